@@ -12,6 +12,7 @@
 #include "analyzer/commands/gpu_timelines.h"
 #include "analyzer/commands/numbers_of.h"
 #include "analyzer/commands/output_file.h"
+#include "analyzer/detectors/comm/proxy_error.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/device/telemetry_findings.h"
 #include "analyzer/detectors/support.h"
@@ -101,6 +102,24 @@ struct Given {
   bool is_hearsay = false;  // there is nothing but what others say
 };
 
+// One run, whatever it was: nothing tells processes of several apart.
+Result<Given> with_hearsay(Given given, std::vector<ReadError> unreadable) {
+  std::vector<ProcessTrace> processes = processes_of(given.testimonies);
+  const std::string& file = given.testimonies.front().file;
+  if (processes.empty()) {
+    return ReadError{file, 0,
+                     "expected a status in which some rank differs from the others: of this one "
+                     "nothing can be said without traces",
+                     true, false};
+  }
+  RunInput& input = given.inputs.emplace_back();
+  input.about.id = std::filesystem::path(file).filename().string();
+  input.about.ranks = static_cast<int>(processes.size());
+  input.processes = std::move(processes);
+  given.unreadable = std::move(unreadable);
+  return given;
+}
+
 Result<Given> take_apart(TraceSet traces) {
   Given given;
   // What is wrong with what lies beside traces makes nothing else less certain.
@@ -113,8 +132,9 @@ Result<Given> take_apart(TraceSet traces) {
   }
   given.is_hearsay = traces.processes.empty() && !given.testimonies.empty();
   if (given.is_hearsay) {
-    traces.processes = processes_of(given.testimonies);
-  } else if (traces.processes.empty() && !traces.errors.empty()) {
+    return with_hearsay(std::move(given), std::move(traces.errors));
+  }
+  if (traces.processes.empty() && !traces.errors.empty()) {
     return traces.errors.front();
   }
   given.inputs = split_runs(std::move(traces.processes));
@@ -130,7 +150,10 @@ std::vector<Finding> findings_about(Run& run, const Given& given) {
     return {supported_finding(run, given.testimonies)};
   }
   std::vector<Finding> findings = find_all(run);
-  run_stage("what other tools say", [&] { add_support(run, given.testimonies, findings); });
+  run_stage("what other tools say", [&] {
+    add_support(run, given.testimonies, findings);
+    name_proxy_errors(run, given.testimonies, findings);
+  });
   if (!run.live) {
     add_latency(run, findings);
     add_numeric(run, findings);

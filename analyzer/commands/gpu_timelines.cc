@@ -220,6 +220,10 @@ void add_by_host(const Run& run, std::vector<Finding>& findings, std::vector<Fin
     const Profile profile = build_profile(std::move(timelines));
     say_lateness_not_judged(profile, findings);
     std::vector<Finding> by_host = find_by_host(profile);
+    const auto summary = std::find_if(findings.begin(), findings.end(), is_summary);
+    if (summary != findings.end()) {
+      say_most_lost(profile, by_host, Stands::kLast, *summary);
+    }
     std::move(by_host.begin(), by_host.end(), std::back_inserter(found));
   });
 }
@@ -338,7 +342,7 @@ void add_latency(Run& run, std::vector<Finding>& findings) {
       run.lost_times = lost_times(profile, in_profile);
       const auto summary = std::find_if(findings.begin(), findings.end(), is_summary);
       if (summary != findings.end()) {
-        say_most_lost(profile, in_profile, *summary);
+        say_most_lost(profile, in_profile, Stands::kFirst, *summary);
         add_profiling(profile, *summary);
       }
       std::move(in_profile.begin(), in_profile.end(), std::back_inserter(found));

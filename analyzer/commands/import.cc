@@ -120,7 +120,9 @@ int import_ras(const ImportArguments& arguments) {
     if (!testimony) {
       return fail(testimony.error());
     }
-    files.push_back({fmt::format("nccl-ras.{}.json", files.size()), std::string(file->bytes())});
+    const char* const suffix = file->bytes().find('{') == std::string_view::npos ? "txt" : "json";
+    files.push_back(
+        {fmt::format("nccl-ras.{}.{}", files.size(), suffix), std::string(file->bytes())});
   }
   return write(files, arguments);
 }

@@ -1,12 +1,16 @@
 #include "analyzer/detectors/support.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
+#include <tuple>
+#include <utility>
 
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/model/communicators.h"
+#include "analyzer/model/process/launch_facts.h"
 
 namespace traintrace {
 namespace {
@@ -15,7 +19,8 @@ bool is_host_of(const Run& run, const std::string& host) {
   return std::find(run.hosts.begin(), run.hosts.end(), host) != run.hosts.end();
 }
 
-// The rank of a process; RAS says addresses where a trace has names, so that then the pid must do.
+// The rank of a process; RAS says addresses where a trace has names, and NCCL's log has no host in
+// some containers, so that then the PID must do.
 std::optional<Rank> rank_by_process(const Run& run, const Witness& witness) {
   std::optional<Rank> found;
   for (const RankState& state : run.ranks) {
@@ -28,20 +33,6 @@ std::optional<Rank> rank_by_process(const Run& run, const Witness& witness) {
     found = same ? std::optional(state.rank) : found;
   }
   return found;
-}
-
-std::optional<Rank> rank_of(const Run& run, const Witness& witness) {
-  if (witness.rank) {
-    return Rank{*witness.rank};
-  }
-  for (const Communicator& communicator : run.communicators) {
-    const Member* const member = member_at(communicator, witness.local_rank);
-    if (witness.communicator != 0 && member != nullptr &&
-        text_of(run, *member).nccl_hash == witness.communicator) {
-      return member->rank;
-    }
-  }
-  return witness.pid == 0 ? std::nullopt : rank_by_process(run, witness);
 }
 
 const CommunicatorText* communicator_of(const Run& run, const Finding& finding) {
@@ -105,7 +96,8 @@ std::vector<const Witness*> of_process(std::span<const Testimony> testimonies,
   std::vector<const Witness*> own;
   for (const Testimony& testimony : testimonies) {
     for (const Witness& witness : testimony.witnesses) {
-      if (witness.pid == trace.pid && witness.host == trace.host) {
+      if (witness.pid == trace.pid && witness.host == trace.host &&
+          (!witness.rank || witness.rank == launched_rank(trace))) {
         own.push_back(&witness);
       }
     }
@@ -113,7 +105,37 @@ std::vector<const Witness*> of_process(std::span<const Testimony> testimonies,
   return own;
 }
 
+using Process = std::tuple<std::string, int, int>;  // host, PID, rank or -1
+Process process_of(const Witness& witness) {
+  return {witness.host, witness.pid, witness.rank.value_or(-1)};
+}
+
+// Of the communicators that are spoken of: the job's, else there is no telling.
+int largest_size(std::span<const Testimony> testimonies) {
+  int largest = 0;
+  for (const Testimony& testimony : testimonies) {
+    for (const Witness& witness : testimony.witnesses) {
+      largest = std::max(largest, witness.size);
+    }
+  }
+  return largest;
+}
+
 }  // namespace
+
+std::optional<Rank> rank_of(const Run& run, const Witness& witness) {
+  if (witness.rank) {
+    return Rank{*witness.rank};
+  }
+  for (const Communicator& communicator : run.communicators) {
+    const Member* const member = member_at(communicator, witness.local_rank);
+    if (witness.communicator != 0 && member != nullptr &&
+        text_of(run, *member).nccl_hash == witness.communicator) {
+      return member->rank;
+    }
+  }
+  return witness.pid == 0 ? std::nullopt : rank_by_process(run, witness);
+}
 
 void add_support(const Run& run, std::span<const Testimony> testimonies,
                  std::vector<Finding>& findings) {
@@ -137,24 +159,28 @@ void add_support(const Run& run, std::span<const Testimony> testimonies,
 }
 
 std::vector<ProcessTrace> processes_of(std::span<const Testimony> testimonies) {
-  std::map<std::pair<std::string, int>, const Witness*> largest;
+  const int world = largest_size(testimonies);
+  std::map<Process, int> ranks;  // -1: it may have any
+  int largest_rank = -1;
   for (const Testimony& testimony : testimonies) {
     for (const Witness& witness : testimony.witnesses) {
-      const Witness*& known = largest[{witness.host, witness.pid}];
-      known = known == nullptr || witness.size > known->size ? &witness : known;
+      int& rank = ranks.try_emplace(process_of(witness), witness.rank.value_or(-1)).first->second;
+      largest_rank = std::max(largest_rank, witness.rank.value_or(-1));
+      rank = witness.size == world && witness.local_rank < world ? witness.local_rank : rank;
     }
   }
   std::vector<ProcessTrace> processes;
-  for (const auto& [process, witness] : largest) {
+  for (const auto& [process, rank] : ranks) {
     ProcessTrace& trace = processes.emplace_back();
-    std::tie(trace.host, trace.pid) = process;
-    trace.source = fmt::format("{}.{}", trace.host, trace.pid);
+    trace.host = std::get<0>(process);
+    trace.pid = std::get<1>(process);
+    trace.source = fmt::format("{}.{}.{}", trace.host, trace.pid, std::get<2>(process));
     trace.parent_pid = -1;
     trace.start_time = processes.size();
     trace.facts["source"] = "hearsay";
-    if (witness->local_rank >= 0 && witness->local_rank < witness->size) {
-      trace.facts["env.RANK"] = std::to_string(witness->local_rank);
-      trace.facts["env.WORLD_SIZE"] = std::to_string(witness->size);
+    if (rank >= 0) {
+      trace.facts["env.RANK"] = std::to_string(rank);
+      trace.facts["env.WORLD_SIZE"] = std::to_string(std::max(world, largest_rank + 1));
     }
   }
   return processes;
@@ -164,25 +190,53 @@ Finding supported_finding(const Run& run, std::span<const Testimony> testimonies
   Finding finding;
   finding.code = "run.in-progress";
   finding.certainty = Certainty::kPossible;
-  std::map<std::pair<uint64_t, std::string>, Ranks> sayings;
+  struct Sayers {
+    Ranks ranks;
+    std::vector<std::string> processes;  // whose rank nobody says
+  };
+  std::map<std::pair<uint64_t, std::string>, Sayers> sayings;
   for (const RankState& state : run.ranks) {
-    for (const Witness* const witness : of_process(testimonies, trace_of(run, state))) {
-      insert(sayings[{witness->communicator, witness->says}], state.rank);
+    const ProcessTrace& trace = trace_of(run, state);
+    for (const Witness* const witness : of_process(testimonies, trace)) {
+      Sayers& sayers = sayings[{witness->communicator, witness->says}];
+      if (const std::optional<int> said = launched_rank(trace)) {
+        insert(sayers.ranks, Rank{*said});
+      } else {
+        sayers.processes.push_back(fmt::format("{} on {}", trace.pid, trace.host));
+      }
     }
   }
-  for (const auto& [about, ranks] : sayings) {
+  for (const auto& [about, sayers] : sayings) {
+    const std::string who =
+        sayers.processes.empty()
+            ? ranks_text(sayers.ranks)
+            : fmt::format("{}{}process{} {}", sayers.ranks.empty() ? "" : ranks_text(sayers.ranks),
+                          sayers.ranks.empty() ? "" : " and ",
+                          sayers.processes.size() == 1 ? "" : "es",
+                          fmt::join(sayers.processes, ", "));
     if (finding.evidence.size() < 4 * kEvidenceLines) {
       finding.evidence.push_back(
-          fmt::format("{}{}: {}", ranks_text(ranks),
+          fmt::format("{}{}: {}", who,
                       about.first == 0 ? "" : fmt::format(" on communicator {:#x}", about.first),
                       about.second));
     }
   }
+  std::vector<std::string> conclusions;
+  for (const Testimony& testimony : testimonies) {
+    conclusions.insert(conclusions.end(), testimony.conclusions.begin(),
+                       testimony.conclusions.end());
+  }
   const std::string& source = testimonies.front().source;
-  finding.title = fmt::format(
-      "there is no trace of this job, only what {} says: launched is not finished, and who waits "
-      "for whom cannot be said",
-      source);
+  finding.title =
+      conclusions.empty()
+          ? fmt::format(
+                "there is no trace of this job, only what {} says: launched is not finished, and "
+                "who waits for whom cannot be said",
+                source)
+          : fmt::format("{}, says {}; there is no trace of this job, and why cannot be said",
+                        conclusions.front(), source);
+  finding.evidence.insert(finding.evidence.begin(),
+                          conclusions.begin() + (conclusions.empty() ? 0 : 1), conclusions.end());
   finding.advice = "record the next run: traintrace run -- COMMAND";
   return finding;
 }

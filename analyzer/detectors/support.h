@@ -1,6 +1,7 @@
 // What other tools say of the ranks that findings are about.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -9,6 +10,9 @@
 #include "analyzer/model/run.h"
 
 namespace traintrace {
+
+// Whom a witness is; nothing where several could be.
+std::optional<Rank> rank_of(const Run& run, const Witness& witness);
 
 // As evidence: neither code nor culprits change.
 void add_support(const Run& run, std::span<const Testimony> testimonies,

@@ -2,6 +2,8 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "analyzer/judge/frontier_parts.h"
 #include "analyzer/model/communicators.h"
@@ -132,34 +134,67 @@ class EdgeFinder {
     return sequence <= sequence_reached(run_.processes[member.process], text_of(run_, member));
   }
 
-  void add_collective_edges(Node& node) {
-    const Communicator& communicator = run_.communicators[node.unit->communicator];
-    const uint64_t sequence = node.unit->first().sequence;
-    for (const Member& other : communicator.members) {
-      const Node& peer = blocked_.nodes.at(other.rank);
-      if (other.rank == node.rank) {
-        continue;
+  // Who is not in a collective that others stand in, and who is through with it: found once for all
+  // who stand in it.
+  struct Absentees {
+    std::vector<std::pair<const Node*, bool>> awaited;  // and whether it has entered it
+    Ranks through;
+    bool vague = false;    // whether a member is through is not kept, or where it is not known
+    bool in_wait = false;  // those awaited have been added to it
+  };
+
+  Absentees& absentees_of(size_t index, uint64_t sequence) {
+    const auto [at, is_new] = absentees_.try_emplace({index, sequence});
+    if (is_new) {
+      for (const Member& other : run_.communicators[index].members) {
+        add_absentee(other, sequence, at->second);
       }
-      if (through_at(run_, blocked_.standings, other, sequence)) {  // what its root sent, say
-        node.answered = true;
-        insert(node.through, other.rank);
-        continue;
+      for (const Rank rank : run_.communicators[index].absent) {
+        at->second.awaited.emplace_back(&blocked_.nodes.at(rank), false);
       }
-      const OperationText* const call = blocked_.standings.collective(other, sequence);
-      const bool held_up = call == nullptr ? is_held_up_before_kept(peer, other, sequence)
-                                           : peer.stalled || peer.deviant || peer.gone ||
-                                                 (peer.unreached && peer.unit->contains(*call)) ||
-                                                 is_held_up_before(peer, *call);
-      if (held_up) {
-        add_edge(node, node.unit->first(), peer, true);
-      } else if (call == nullptr && may_have_completed(other, sequence)) {
-        node.vague = true;
-      } else if (call == nullptr) {
-        add_edge(node, node.unit->first(), peer, false);
+      for (const auto& [peer, entered] : at->second.awaited) {
+        at->second.vague = at->second.vague || peer->open;
       }
     }
-    for (const Rank rank : communicator.absent) {
-      add_edge(node, node.unit->first(), blocked_.nodes.at(rank), false);
+    return at->second;
+  }
+
+  void add_absentee(const Member& other, uint64_t sequence, Absentees& found) const {
+    if (through_at(run_, blocked_.standings, other, sequence)) {  // what its root sent, say
+      insert(found.through, other.rank);
+      return;
+    }
+    const Node& peer = blocked_.nodes.at(other.rank);
+    const OperationText* const call = blocked_.standings.collective(other, sequence);
+    const bool held_up = call == nullptr ? is_held_up_before_kept(peer, other, sequence)
+                                         : peer.stalled || peer.deviant || peer.gone ||
+                                               (peer.unreached && peer.unit->contains(*call)) ||
+                                               is_held_up_before(peer, *call);
+    if (held_up) {
+      found.awaited.emplace_back(&peer, true);
+    } else if (call == nullptr && may_have_completed(other, sequence)) {
+      found.vague = true;
+    } else if (call == nullptr) {
+      found.awaited.emplace_back(&peer, false);
+    }
+  }
+
+  void add_collective_edges(Node& node) {
+    const OperationText& operation = node.unit->first();
+    Absentees& absentees = absentees_of(node.unit->communicator, operation.sequence);
+    node.through = absentees.through;
+    std::erase(node.through, node.rank);
+    node.answered = !node.through.empty();
+    node.vague = node.vague || absentees.vague;
+    if (absentees.awaited.empty()) {
+      return;
+    }
+    Wait& wait = wait_of(node, *node.unit, operation,
+                         {node.unit->communicator, WaitKind::kCollective, operation.sequence, -1});
+    if (!std::exchange(absentees.in_wait, true)) {
+      for (const auto& [peer, entered] : absentees.awaited) {
+        add_awaited(wait, *peer, entered);
+      }
     }
   }
 
@@ -292,11 +327,17 @@ class EdgeFinder {
                                                : WaitKind::kSend;
     const int apart = operation.collective ? -1 : node.rank.value * 2 + (entered ? 1 : 0);
     const uint64_t number = operation.collective ? operation.sequence : operation.index;
-    const auto [at, is_new] =
-        waits_.try_emplace({unit.communicator, kind, number, apart}, blocked_.waits.size());
+    add_awaited(wait_of(node, unit, operation, {unit.communicator, kind, number, apart}), peer,
+                entered);
+  }
+
+  // The wait of that key, in which the rank of `node` waits.
+  Wait& wait_of(const Node& node, const Unit& unit, const OperationText& operation,
+                const WaitKey& key) {
+    const auto [at, is_new] = waits_.try_emplace(key, blocked_.waits.size());
     if (is_new) {
       Wait& wait = blocked_.waits.emplace_back();
-      wait.kind = kind;
+      wait.kind = std::get<WaitKind>(key);
       wait.communicator = unit.communicator;
       wait.sequence = operation.sequence;
       const auto* const called = schema_of(run_.processes[unit.member->process], operation.call);
@@ -309,15 +350,19 @@ class EdgeFinder {
       waiter.unfinished = true;
       wait.waiters.push_back(waiter);
     }
-    if (std::none_of(wait.awaited.begin(), wait.awaited.end(),
-                     [&](const Awaited& other) { return other.rank == peer.rank; })) {
-      Awaited& awaited = wait.awaited.emplace_back();
-      awaited.rank = peer.rank;
-      awaited.entered = awaited.held_up = awaited.by_order = entered;
-      awaited.moved = last_move_of(unit.communicator, peer.rank);
-      std::sort(wait.awaited.begin(), wait.awaited.end(),
-                [](const Awaited& a, const Awaited& b) { return a.rank < b.rank; });
+    return wait;
+  }
+
+  void add_awaited(Wait& wait, const Node& peer, bool entered) const {
+    const auto at = std::lower_bound(wait.awaited.begin(), wait.awaited.end(), peer.rank,
+                                     [](const Awaited& one, Rank rank) { return one.rank < rank; });
+    if (at != wait.awaited.end() && at->rank == peer.rank) {
+      return;
     }
+    Awaited& awaited = *wait.awaited.emplace(at);
+    awaited.rank = peer.rank;
+    awaited.entered = awaited.held_up = awaited.by_order = entered;
+    awaited.moved = last_move_of(wait.communicator, peer.rank);
   }
 
   TimeNs last_move_of(size_t communicator, Rank rank) const {
@@ -328,6 +373,7 @@ class EdgeFinder {
   const Run& run_;
   BlockedFrontiers& blocked_;
   std::map<WaitKey, size_t> waits_;
+  std::map<std::pair<size_t, uint64_t>, Absentees> absentees_;  // by communicator and sequence
   std::set<std::pair<Rank, Rank>> seen_behind_;
 };
 

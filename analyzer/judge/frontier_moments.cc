@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "analyzer/judge/frontier.h"
+#include "analyzer/model/elapsed.h"
+#include "analyzer/model/exchanges.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -79,6 +81,40 @@ bool is_awaited_by_nobody(const FrontierStall& stall) {
   return stall.stall.kind == StallKind::kBehind && stall.victims.empty();
 }
 
+// Those that wait there wait for one that may be at work, whether or not the one without a dump has
+// come.
+bool is_in_moment(const WaitGraph& graph, const Hang& hang) {
+  const Wait& wait = graph.waits[hang.wait];
+  return hang.fate == Fate::kUntraced &&
+         std::any_of(graph.within_limits.begin(), graph.within_limits.end(),
+                     [&](const Wait& moment) {
+                       return moment.kind == wait.kind && moment.sequence == wait.sequence &&
+                              moment.communicator == wait.communicator;
+                     });
+}
+
+// What was recorded later tells that all of it has lasted, without a look at when dumps were
+// written.
+bool has_lasted(const Run& run, const WaitGraph& graph) {
+  TimeNs last = 0;
+  for (const ProcessTrace& trace : run.processes) {
+    for (const CommunicatorText& text : trace.communicators) {
+      last = std::max(last, text.last);
+      for (const OperationText& operation : text.recent) {
+        last = std::max(last, operation.completed);
+      }
+    }
+  }
+  const auto is_long = [&](TimeNs since) {
+    return since != 0 && elapsed(since, last) >= run.hang_after;
+  };
+  return std::all_of(
+             graph.hangs.begin(), graph.hangs.end(),
+             [&](const Hang& hang) { return is_long(graph.waits[hang.wait].details.enter); }) &&
+         std::all_of(graph.stalls.begin(), graph.stalls.end(),
+                     [&](const FrontierStall& stall) { return is_long(stall.stall.since); });
+}
+
 template <typename Holds>
 void leave_out(WaitGraph& graph, const Holds& holds) {
   for (const Hang& hang : graph.hangs) {
@@ -103,7 +139,7 @@ bool is_all_issued(const WaitGraph& graph, const Ranks& cycle) {
 
 // Where nothing says for how long anybody has waited, a host that does something else, or a GPU
 // that works, is a hang only if the whole job stands still for the sake of a few, with one root:
-// a dump is mostly written because of that.
+// a dump is mostly written because of that, if it is known after how long.
 void leave_out_moments(const Run& run, const BlockedFrontiers& blocked, WaitGraph& graph) {
   // First of all: its rank does not stand still then.
   if (!is_timed(run) && std::erase_if(graph.stalls, is_awaited_by_nobody) != 0) {
@@ -111,20 +147,24 @@ void leave_out_moments(const Run& run, const BlockedFrontiers& blocked, WaitGrap
   }
   const bool still = stands_still(run, blocked, graph);
   leave_out(graph, [&](const Hang& hang) { return may_be_at_work(run, graph, hang); });
+  std::erase_if(graph.hangs, [&](const Hang& hang) { return is_in_moment(graph, hang); });
   const auto hosts = std::count_if(graph.hangs.begin(), graph.hangs.end(),
                                    [&](const Hang& hang) { return !is_lasting(graph, hang); });
   const size_t found = static_cast<size_t>(hosts) + graph.stalls.size();
   if (is_timed(run) || found == 0) {
     return;
   }
-  if (still && found == 1 && graph.within_limits.empty()) {
+  if (still && found == 1 && graph.within_limits.empty() &&
+      (knows_limits(run) || has_lasted(run, graph))) {
     for (Hang& hang : graph.hangs) {
       hang.assumed = !is_lasting(graph, hang);
     }
     return;
   }
   leave_out(graph, [&](const Hang& hang) { return !is_lasting(graph, hang); });
-  graph.stalls.clear();
+  std::erase_if(graph.stalls, [&](const FrontierStall& stall) {
+    return !uneven_exchange(run, stall.stall);  // which no time mends
+  });
   graph.undated = true;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "analyzer/judge/frontier.h"
+#include "analyzer/judge/frontier_cycle.h"
 #include "analyzer/judge/frontier_moments.h"
 #include "analyzer/judge/untraced_root.h"
 #include "analyzer/model/elapsed.h"
@@ -87,7 +88,7 @@ class Roots {
                                    : add_disagreement_root(walk, disagreement);
     }
     if (graph_.hangs.size() == 1 && graph_.stalls.empty() && blocked_.disagreements.empty() &&
-        !graph_.undated && !unknown) {
+        graph_.within_limits.empty() && !graph_.undated && !unknown) {
       Hang& hang = graph_.hangs.front();
       hang.alone = hang.roots.size() == 1 && !may_lie_with_a_waiter(run_, graph_, hang);
     }
@@ -242,71 +243,6 @@ class Roots {
     graph_.hangs = std::move(joined);
   }
 
-  // The one that is missing where most have come, if that is one alone.
-  std::optional<Rank> missing_in(const Ranks& cycle) const {
-    Ranks missing;
-    for (const Wait& wait : graph_.waits) {
-      Ranks own;
-      for (const Awaited& awaited : wait.awaited) {
-        if (!awaited.entered && contains(cycle, awaited.rank)) {
-          insert(own, awaited.rank);
-        }
-      }
-      const bool of_cycle =
-          std::any_of(wait.waiters.begin(), wait.waiters.end(),
-                      [&](const Waiter& waiter) { return contains(cycle, waiter.rank); });
-      if (of_cycle && wait.kind == WaitKind::kCollective && own.size() < wait.waiters.size()) {
-        std::for_each(own.begin(), own.end(), [&](Rank rank) { insert(missing, rank); });
-      }
-    }
-    return missing.size() == 1 ? std::optional(missing.front()) : std::nullopt;
-  }
-
-  // Of two collectives that wait for each other, the one rank that issued them in the other order.
-  std::optional<Rank> only_one_in_other_order(const Ranks& cycle) const {
-    std::vector<const Wait*> waits;
-    for (const Wait& wait : graph_.waits) {
-      if (std::any_of(wait.waiters.begin(), wait.waiters.end(),
-                      [&](const Waiter& waiter) { return contains(cycle, waiter.rank); })) {
-        waits.push_back(&wait);
-      }
-    }
-    if (waits.size() != 2 || waits[0]->kind != WaitKind::kCollective ||
-        waits[1]->kind != WaitKind::kCollective) {
-      return std::nullopt;
-    }
-    Ranks orders[2];
-    for (const Member& member : run_.communicators[waits[0]->communicator].members) {
-      const Member* const other =
-          member_of(run_.communicators[waits[1]->communicator], member.rank);
-      const OperationText* const first = blocked_.standings.collective(member, waits[0]->sequence);
-      const OperationText* const second =
-          other == nullptr ? nullptr : blocked_.standings.collective(*other, waits[1]->sequence);
-      if (first != nullptr && second != nullptr) {
-        orders[first->enter < second->enter ? 0 : 1].push_back(member.rank);
-      }
-    }
-    const size_t fewer = orders[0].size() < orders[1].size() ? 0 : 1;
-    return orders[fewer].size() == 1 && orders[1 - fewer].size() > 1
-               ? std::optional(orders[fewer].front())
-               : std::nullopt;
-  }
-
-  // The first message between them whose other side was not issued.
-  std::optional<size_t> unanswered_in(const Ranks& cycle) const {
-    std::optional<size_t> first;
-    for (size_t i = 0; i < graph_.waits.size(); ++i) {
-      const Wait& wait = graph_.waits[i];
-      const bool is_one = wait.kind != WaitKind::kCollective && !wait.awaited.front().entered &&
-                          contains(cycle, wait.awaited.front().rank) &&
-                          contains(cycle, wait.waiters.front().rank);
-      if (is_one && (!first || wait.details.enter < graph_.waits[*first].details.enter)) {
-        first = i;
-      }
-    }
-    return first;
-  }
-
   // It may have been left out, or the other side issued it once too often, or one of them named
   // another peer than it should.
   void add_unanswered(const WaitWalk& walk, const Ranks& cycle, size_t index) {
@@ -340,15 +276,17 @@ class Roots {
   }
 
   void add_cycle(const WaitWalk& walk, const Ranks& cycle) {
-    const Rank culprit = is_all_issued(graph_, cycle)
-                             ? only_one_in_other_order(cycle).value_or(Rank())
-                             : walk.repair_of(cycle);
-    const bool is_one = culprit.value >= 0;
-    if (const auto missing = is_one ? std::nullopt : missing_in(cycle)) {
+    const Rank culprit =
+        is_all_issued(graph_, cycle)
+            ? only_one_in_other_order(run_, blocked_.standings, graph_.waits, cycle)
+                  .value_or(Rank())
+            : walk.repair_of(cycle);
+    const bool is_one = culprit.value >= 0 && !may_be_answered(graph_.waits, cycle, culprit);
+    if (const auto missing = is_one ? std::nullopt : missing_in(graph_.waits, cycle)) {
       add_host(walk, {*missing}, Fate::kAlive);
       return;
     }
-    if (const auto wait = is_one ? std::nullopt : unanswered_in(cycle)) {
+    if (const auto wait = is_one ? std::nullopt : unanswered_in(graph_.waits, cycle)) {
       add_unanswered(walk, cycle, *wait);
       return;
     }

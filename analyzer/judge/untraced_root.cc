@@ -46,6 +46,39 @@ bool is_asked_by_mistake(const Run& run, const Wait& wait) {
          });
 }
 
+// The first message to a rank, as far as is kept, of one that has exchanged such messages with
+// others again and again: it may have named a wrong peer, and waits for the one without a trace by
+// mistake.
+bool is_asked_of_stranger(const Run& run, const Wait& wait) {
+  if (wait.kind == WaitKind::kCollective || wait.waiters.size() != 1 || wait.details.peer < 0) {
+    return false;
+  }
+  const Communicator& communicator = run.communicators[wait.communicator];
+  const Member* const own = member_of(communicator, wait.waiters.front().rank);
+  size_t others = 0;
+  for (const OperationText& operation : text_of(run, *own).recent) {
+    if (operation.collective || operation.receive != wait.details.receive ||
+        operation.enter >= wait.details.enter) {
+      continue;
+    }
+    if (operation.peer == wait.details.peer) {
+      return false;
+    }
+    ++others;
+  }
+  return others >= kHabitTimes;
+}
+
+// All of them are known to be in it on their GPUs, where no later call of a host matters.
+bool are_all_in_it(const Run& run, const Wait& wait) {
+  const Communicator& communicator = run.communicators[wait.communicator];
+  return std::all_of(wait.waiters.begin(), wait.waiters.end(), [&](const Waiter& waiter) {
+    const Member& member = *member_of(communicator, waiter.rank);
+    const OperationText* const own = collective_at(text_of(run, member), wait.sequence);
+    return own != nullptr && gpu_state(run.processes[member.process], *own) == GpuState::kReached;
+  });
+}
+
 // All of them wait in the same collective, and not all came to the same one after it: hosts go on
 // until they wait themselves, and one that stopped before may be stuck, or gone.
 bool has_one_stopped_short(const Run& run, const Wait& wait) {
@@ -70,9 +103,12 @@ bool may_lie_with_a_waiter(const Run& run, const WaitGraph& graph, const Hang& h
                        [&](const Awaited& awaited) { return contains(hang.roots, awaited.rank); });
   };
   return hang.fate == Fate::kUntraced &&
-         ((wait.kind == WaitKind::kCollective && has_one_stopped_short(run, wait)) ||
+         ((wait.kind == WaitKind::kCollective && has_one_stopped_short(run, wait) &&
+           !are_all_in_it(run, wait)) ||
           std::any_of(graph.waits.begin(), graph.waits.end(), [&](const Wait& other) {
-            return is_about_it(other) && is_asked_by_mistake(run, other);
+            return (is_about_it(other) && is_asked_by_mistake(run, other)) ||
+                   (contains(hang.victims, other.waiters.front().rank) &&
+                    is_asked_of_stranger(run, other));
           }));
 }
 

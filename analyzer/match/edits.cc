@@ -6,8 +6,11 @@
 namespace traintrace {
 namespace {
 
-// A fault is one line that ran once too often, not at all, or in another place.
-constexpr size_t kMostSkipped = 8;
+// A fault is one line that ran once too often, not at all, or in another place.  Or it is a turn of
+// a loop that was left out, as a micro-batch, which calls a hundred collectives.  A turn too many
+// looks like the next step of a rank that left something out in this one.
+constexpr size_t kMostSkipped = 128;
+constexpr size_t kMostExtra = 8;
 constexpr size_t kWidestSwap = 80;
 
 class Comparer {
@@ -31,7 +34,7 @@ class Comparer {
       } else if (is_from_other_line(a_, b_ + length)) {
         consider(CallEditKind::kSkipped, length, run_of(a_ + 1, b_ + length + 1));
       }
-      if (is_same(a_ + length, b_)) {
+      if (length <= kMostExtra && is_same(a_ + length, b_)) {
         consider(CallEditKind::kExtra, length, run_of(a_ + length, b_));
       }
     }

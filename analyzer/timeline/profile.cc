@@ -1,5 +1,6 @@
 #include "analyzer/timeline/profile.h"
 #include "analyzer/thresholds.h"
+#include "analyzer/timeline/median.h"
 
 #include <algorithm>
 #include <map>
@@ -207,11 +208,36 @@ void add_recorded_steps(const Timeline& timeline, size_t marked, DeviceProfile& 
   }
 }
 
+// By the host's calls alone no steps are known.  The longest pause before most of what was called,
+// if none of the usual is nearly as long, is of a job that makes its model or prepares its first
+// batch: what comes before it is start-up.  Launches are numbered by the calls before them.
+void leave_out_start_up(std::vector<GpuWork>& work) {
+  const uint64_t early = work.back().correlation / kStretches;
+  std::vector<int64_t> gaps;
+  int64_t longest = 0;
+  size_t begins = 0;
+  for (size_t i = 1; i < work.size(); ++i) {
+    gaps.push_back(work[i].start_ns - work[i - 1].end_ns);
+    if (work[i].correlation <= early && gaps.back() > longest) {
+      longest = gaps.back();
+      begins = i;
+    }
+  }
+  if (begins != 0 && longest / kPauseTimes >= upper_median(std::move(gaps))) {
+    work.erase(work.begin(), work.begin() + static_cast<ptrdiff_t>(begins));
+  }
+}
+
 void add_devices(Profile& profile, size_t index) {
   const Timeline& timeline = profile.timelines[index];
   std::map<int, std::vector<GpuWork>> by_device;
   for (const GpuWork& work : timeline.work) {
     by_device[work.device].push_back(work);
+  }
+  for (auto& [number, work] : by_device) {
+    if (timeline.by_host) {
+      leave_out_start_up(work);
+    }
   }
   const std::vector<CollectiveWait> waits = waits_of(profile, index);
   const Spans profiling = united(timeline.profiling);

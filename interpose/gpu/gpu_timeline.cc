@@ -113,7 +113,7 @@ void called(void*, uint32_t, uint32_t, const void* data) {
   if (ThreadState* const thread = begin_record(mark)) {
     const uint64_t fields[] = {call.correlation};
     write_moment(*thread, format::Moment::gpuLaunch, clock_ticks(), thread->device, 0, fields, 1);
-    host_samples_launching(*thread);
+    host_samples_watch(*thread);
     if (is_due(g_timeline.last_clock_ns, kClockEveryNs)) {
       write_clock(*thread);
     }

@@ -88,15 +88,13 @@ void work_until(ThreadState* self, uint64_t due_ns) {
   for (uint64_t now_ns = 0; now_ns < due_ns; now_ns = nanoseconds(CLOCK_MONOTONIC)) {
     grow_as_asked();
     const bool samples = self != nullptr && host_samples_wanted() && !call_filters_were_added();
-    if (samples) {
-      host_samples_take(*self);
-    }
+    const uint64_t look_ns = samples ? host_samples_take(*self) : UINT64_MAX;
     const bool checks = self != nullptr && checks_are_on();
     if (checks) {
       checks_record(*self);
     }
-    const uint64_t pause = samples ? kSampleEveryNs : checks ? kChecksEveryNs : kTickNs;
-    sleep_until(std::min(due_ns, nanoseconds(CLOCK_MONOTONIC) + pause));
+    const uint64_t pause = checks ? kChecksEveryNs : kTickNs;
+    sleep_until(std::min({due_ns, look_ns, nanoseconds(CLOCK_MONOTONIC) + pause}));
   }
 }
 

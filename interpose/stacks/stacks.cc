@@ -2,6 +2,7 @@
 
 #include "format/hashes.h"
 #include "interpose/base/undisturbed.h"
+#include "interpose/python/host_samples.h"
 #include "interpose/python/python_frames.h"
 #include "interpose/python/python_sampled.h"
 #include "interpose/record/definitions.h"
@@ -186,6 +187,9 @@ uint32_t current_stack(ThreadState& thread, WalkStart start) noexcept {
   }
   StackFrames& frames = *thread.frames;
   walk(frames, thread, start, true);
+  if (frames.python_count != 0) {
+    host_samples_watch(thread);
+  }
   const uint64_t hash = hash_of(frames, *thread.code_memo);
   const uint32_t id = hash == 0 ? 0 : g_stacks.find(hash);
   return id != 0 || is_hopeless(hash) ? id : first_seen(thread, start, frames);

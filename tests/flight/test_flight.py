@@ -408,10 +408,17 @@ class Flight(unittest.TestCase):
         corpus = os.path.join(os.path.dirname(__file__), "..", "fuzz", "corpus", "testimony")
         for name, says in (("ras", "rank 2 on communicator 0x5a13: 2 AllGather, 40 AllReduce launched"),
                            ("ras_without_comma", "rank 3 on communicator 0x5a13: does not answer, and is considered dead"),
-                           ("log", "rank 2: warned first: NET/IB : Got completion from peer 10.0.0.8 with status=12")):
+                           ("log", "rank 2: its proxy thread failed with ncclRemoteError, after it had warned: NET/IB : Got completion from peer 10.0.0.8 with "
+                                  "status=12 (2026-11-26 05:10:00 there)"),
+                           ("watchdog", "rank 2: had enqueued up to work 20584 of process group 0(default_pg), completed up to 20584"),
+                           ("ras_text", "processes 483096 on 172.16.64.213, 483098 on 172.16.64.213 on communicator 0x5a13: reported Remote process exited "
+                                       "or there was a network error")):
             report = judged(os.path.join(corpus, name))
             self.assertEqual([(one["code"], one["certainty"], one["culprits"]) for one in report["findings"]], [("run.in-progress", "possible", [])])
             self.assertIn(says, report["findings"][0]["evidence"])
+        report = judged(os.path.join(corpus, "watchdog"))
+        self.assertTrue(report["findings"][0]["title"].startswith("rank 2 had not enqueued work 20585 of process group 0(default_pg) (ALLREDUCE), for "
+                                                                  "which ranks 0,1 waited 600 s, says PyTorch's log; "), report["findings"][0]["title"])
         done = run("analyze", os.path.join(corpus, "ras_cut"))
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("ras_cut", done.stderr)
@@ -420,9 +427,9 @@ class Flight(unittest.TestCase):
         corpus = os.path.join(os.path.dirname(__file__), "..", "fuzz", "corpus", "testimony")
         folder = self.beside()
         before = judged(folder)
-        done = run("import", "nccl-ras", os.path.join(corpus, "ras"), os.path.join(corpus, "ras_without_comma"), f"--out={folder}")
+        done = run("import", "nccl-ras", *(os.path.join(corpus, name) for name in ("ras", "ras_without_comma", "ras_text")), f"--out={folder}")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertEqual(sorted(name for name in os.listdir(folder) if "ras" in name), ["nccl-ras.0.json", "nccl-ras.1.json"])
+        self.assertEqual(sorted(name for name in os.listdir(folder) if "ras" in name), ["nccl-ras.0.json", "nccl-ras.1.json", "nccl-ras.2.txt"])
         self.assertEqual(found(judged(folder)), found(before))
         self.assertEqual(run("import", "nccl-ras", os.path.join(corpus, "ras_cut"), "--out=-").returncode, 2)
         self.assertEqual(run("import", "nccl-ras", os.path.join(corpus, "log"), "--out=-").returncode, 2)

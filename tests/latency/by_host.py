@@ -27,7 +27,9 @@ CASES = [
     ("frees-shortly", 1, {}, {}, None),
     ("frees-ahead", 1, {}, {}, None),
     ("frees-before-update", 1, {}, {}, None),
-    ("loader", 1, {}, {"latency.sync-in-loop": [0], "latency.host-bound": [0]}, None),  # what it loses beyond the time blocked is not the call's
+    # Where a thread is in Python while it calls nothing, the tracer looks.
+    ("loader", 1, {}, {"latency.data-starvation": [0]}, "idle_ns"),
+    ("loader-and-log", 1, {}, {"latency.sync-in-loop": [0], "latency.host-bound": [0]}, None),  # what it loses beyond the time blocked is not the call's
     ("late", 3, {"SIMGPU_NCCL_US": "2000"}, {"latency.sync-in-loop": [1], "latency.straggler": [1]}, "late_ns"),
     # A second value is read behind a short kernel: the call that reads it hardly blocks, and what comes then is the host's. 20 ms in each step
     # of 35, or in each second; 1 ms; 0.
@@ -38,6 +40,18 @@ CASES = [
     # After each micro-batch of 4 ms the host does something for 3 ms, or nothing.
     ("items-of-batches", 1, {}, {"latency.sync-in-loop": [0]}, None),
     ("items-of-batches-quick", 1, {}, {}, None),
+    # 25 ms before the launches of each step of 15, and nothing waits for their end but at the end of all, or in each tenth step; 5 ms; as long
+    # before other work in each step, of which no end was seen.
+    ("prepares", 1, {}, {"latency.host-bound": [0]}, "idle_ns"),
+    ("prepares-and-reads-seldom", 1, {}, {"latency.host-bound": [0]}, "idle_ns"),
+    ("prepares-in-time", 1, {}, {}, None),
+    ("prepares-other-work", 1, {}, {}, None),
+    # 60 ms after each sixth step, in all of which a value is read, are a warning; 3 ms; in the only steps of a loop that wait they are none.
+    # What the call before them blocked for is told with that call.
+    ("items-and-pauses", 1, {}, {"latency.pause": []}, None),
+    ("items-and-pauses-shortly", 1, {}, {}, None),
+    ("pauses", 1, {}, {"latency.pause": []}, "idle_ns"),
+    ("pauses-shortly", 1, {}, {}, None),
     ("sync-alone", 1, {}, {}, None),
     ("no-sync", 1, {}, {}, None),
     ("late-behind-work", 3, {"SIMGPU_NCCL_US": "2000"}, {}, None),
@@ -55,7 +69,7 @@ def record(folder, case, ranks, settings):
                        LD_PRELOAD=f"{build}/lib/libtraintrace.so", WORLD_SIZE=str(ranks))
     environment.pop("TRAINTRACE_GPU_TIMELINE", None)
     program = [f"{build}/tests/latency_cases"]
-    if case == "loader":
+    if case.startswith("loader"):
         program = ["/usr/bin/python3", os.path.join(os.path.dirname(os.path.abspath(__file__)), "loader.py")]
         environment["LD_LIBRARY_PATH"] = f"{build}/simgpu"
     running = [subprocess.Popen([*program, case, str(STEPS)], stdout=subprocess.PIPE, text=True,
@@ -69,6 +83,10 @@ def record(folder, case, ranks, settings):
     return printed
 
 
+# Whether they warn, or are no more than an info.
+WARNS = {"items-and-pauses": True, "pauses": False}
+# Nothing is known of the line: launches have no stacks, and what is not Python is not looked at.
+NO_LINE = {"prepares", "prepares-and-reads-seldom"}
 # Of these a host is late, but its GPU may have been busy: information, and nobody is blamed.
 HINTS = {"late-behind-work": [1]}
 
@@ -85,7 +103,9 @@ def problem_of_quiet(case, findings):
 
 def problem(case, findings, codes, key, printed):
     # How long the GPU works is not known, so that a host with little to give it is no more than an info.
-    found = {finding["code"]: finding for finding in findings if finding["severity"] != "info" or finding["code"] == "latency.host-bound"}
+    # Nor is one pause, as others that use the machine make.
+    infos = ["latency.host-bound"] + (["latency.pause"] if case in WARNS else [])
+    found = {finding["code"]: finding for finding in findings if finding["severity"] != "info" or finding["code"] in infos}
     if {code: finding["culprits"] for code, finding in found.items()} != codes:
         return f"expected {codes}, found {[(code, finding['culprits']) for code, finding in found.items()]}"
     if not codes:
@@ -94,10 +114,19 @@ def problem(case, findings, codes, key, printed):
         if not any("lower bound" in line for line in finding["evidence"]):
             return "not said to be a lower bound"
     costs = next(finding for code, finding in found.items() if code != "latency.straggler")
-    if "at least" not in costs["title"] or not costs["where"][0]["line"]:
+    if "at least" not in costs["title"] or (case not in NO_LINE and not costs["where"][0]["line"]):
         return f"{costs}"
+    if case in WARNS and WARNS[case] != (costs["severity"] == "warning"):
+        return f"as a {costs['severity']}: {costs}"
+    if case in NO_LINE and (costs["certainty"] != "likely" or not any("nothing waited for the end" in line for line in costs["evidence"])):
+        return f"not said to be supposed: {costs}"
+    # What costs that much is said where nothing is wrong.
+    healthy = next((finding for finding in findings if finding["code"] == "run.healthy"), None)
+    if healthy and "ended normally, but the GPU" not in healthy["title"] and "ended normally, but host-bound: the GPU" not in healthy["title"]:
+        return f"not said: {healthy}"
     sync = found.get("latency.sync-in-loop")
-    if sync and not any("which code that was is not recorded" in line for line in sync["evidence"]):
+    said = "loader.py(" if case == "loader-and-log" else "which code that was is not recorded"
+    if sync and not any(said in line for line in sync["evidence"]):
         return f"not said that the host did something else: {sync}"
     values = [finding["values"][key] for finding in found.values() if key and key in finding["values"]]
     if not all(0.8 * printed[key] <= value <= 1.02 * printed[key] for value in values):

@@ -30,6 +30,8 @@ PAIRS = [
     ("latency.pause", ("pauses", 1, {}), ("pauses-never", 1, {})),
     ("latency.exposed-communication", ("communication", 2, {"SIMGPU_NCCL_US": "18000"}), ("communication", 2, {"SIMGPU_NCCL_US": "1"})),
     ("latency.exposed-communication", ("communication-two-ahead", 2, {"SIMGPU_NCCL_US": "18000"}), ("communication-two-ahead", 2, {"SIMGPU_NCCL_US": "1"})),
+    # One of 30 in each step is left.
+    ("latency.small-collectives", ("small", 2, {"SIMGPU_NCCL_US": "200"}), ("bucketed", 2, {"SIMGPU_NCCL_US": "200"})),
     ("latency.straggler", ("late", 3, NCCL), ("in-time", 3, NCCL)),
     ("latency.wait-not-transfer", ("late", 3, NCCL), ("in-time", 3, NCCL)),
     ("latency.rotating-stall", ("in-turn", 3, {"SIMGPU_NCCL_US": "200"}, 30), ("in-turn-never", 3, {"SIMGPU_NCCL_US": "200"}, 30)),

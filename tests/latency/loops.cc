@@ -61,3 +61,34 @@ void uses_new_code(Job& job, int steps, void* value) {
     read(job, value);
   }
 }
+
+void prepares(Job& job, int steps, void* value, int every, int us) {
+  for (int i = 0; i < steps; ++i) {
+    lose(us);
+    job.step(false);
+    CUDA_CHECK(cudaEventRecord(job.ends.next(), job.stream));
+    if (i % every == every - 1) {
+      read(job, value);
+    }
+  }
+}
+
+void prepares_other_work(Job& job, int steps, int us) {
+  for (int i = 0; i < steps; ++i) {
+    lose(us);
+    job.step(false, static_cast<unsigned>(i) + 1);
+    CUDA_CHECK(cudaEventRecord(job.ends.next(), job.stream));
+  }
+}
+
+void reads_and_pauses(Job& job, int steps, void* value, int us) {
+  constexpr int kSteps = 6;
+  for (int i = 0; i < steps; ++i) {
+    job.step(false);
+    CUDA_CHECK(cudaEventRecord(job.ends.next(), job.stream));
+    read(job, value);
+    if (i % kSteps == kSteps - 1) {
+      lose(us);
+    }
+  }
+}

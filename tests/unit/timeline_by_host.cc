@@ -143,6 +143,22 @@ TEST(ByHost, WhatTheHostDoesBeyondThat) {
   EXPECT_EQ(loads(15, 300, 14'000), "");
 }
 
+// Now and then is no habit, and a program that does so a few times no loop.
+TEST(ByHost, LongPausesThatComeAgain) {
+  const auto pauses = [](int steps, int64_t pause_us) {
+    Calls calls;
+    for (int i = 0; i < steps; ++i) {
+      calls.launch();
+      calls.wait(4800);
+      calls.host(i % 10 == 9 ? pause_us : 20);
+    }
+    return said(calls);
+  };
+  EXPECT_EQ(pauses(kSteps, 60'000), "latency.pause line 7 331 ms");
+  EXPECT_EQ(pauses(kSteps, 1000), "");
+  EXPECT_EQ(pauses(19, 60'000), "");
+}
+
 TEST(ByHost, NobodyIsLateBehindACopy) {
   Calls at_once, seldom;
   for (int i = 0; i < kSteps; ++i) {

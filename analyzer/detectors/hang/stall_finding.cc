@@ -8,6 +8,7 @@
 #include "analyzer/detectors/hang/damage.h"
 #include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/detectors/hang/stall_text.h"
+#include "analyzer/model/exchanges.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/waiting/host_functions.h"
@@ -32,6 +33,9 @@ bool is_whole(const Run& run) {
 }
 
 Certainty certainty_of(const Run& run, const Stall& stall) {
+  if (uneven_exchange(run, stall)) {  // whoever else is missing is no member
+    return Certainty::kProof;
+  }
   if (!stall.known) {
     return Certainty::kPossible;
   }

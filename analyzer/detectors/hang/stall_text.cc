@@ -11,6 +11,7 @@
 #include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/model/communicators.h"
+#include "analyzer/model/exchanges.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/waiting/host_functions.h"
@@ -187,6 +188,30 @@ std::string blocked_title(const Run& run, const Stall& stall) {
                                        blocker_text(run, stall));
 }
 
+// "ranks 4,5 send 52 elements in all in ncclAlltoAll #143 on communicator ep (ranks 4,5), and
+// expect 118; no culprit: which of them split otherwise than the other expects is not recorded"
+std::string uneven_title(const Run& run, const Stall& stall, const Exchanged& all) {
+  return fmt::format(
+      "{} send {} elements together in {}, and expect {}, for {}; no culprit: what each has for "
+      "each is not recorded",
+      ranks_text(all_of(stall)), all.sent, operation_text(run, stall), all.received,
+      seconds(stall.waited));
+}
+
+// What each of them sends and expects.
+void add_amounts(const Run& run, const Stall& stall, std::vector<std::string>& lines) {
+  std::vector<std::string> amounts;
+  for (const StalledRank& rank : stall.ranks) {
+    const Member& member = *member_of(run.communicators[stall.communicator], rank.rank);
+    if (const auto own =
+            exchanged_in(run.processes[rank.process], member.element, rank.operation)) {
+      amounts.push_back(fmt::format("rank {} sends {} elements and expects {}", rank.rank.value,
+                                    own->sent, own->received));
+    }
+  }
+  add_lines(amounts, lines);
+}
+
 std::string transport_title(const Run& run, const RootStall& root) {
   const Stall& stall = root.stall;
   const bool aborted = std::any_of(stall.ranks.begin(), stall.ranks.end(),
@@ -196,14 +221,17 @@ std::string transport_title(const Run& run, const RootStall& root) {
                                 ranks_text(all_of(stall)), operation_text(run, stall))
                   : fmt::format("{} have all entered {} and none is known to have completed it",
                                 ranks_text(all_of(stall)), operation_text(run, stall));
-  // Messages of a ring that keeps no beginning have no number to be paired by.
-  const bool numbered =
-      std::all_of(stall.ranks.begin(), stall.ranks.end(),
-                  [](const StalledRank& rank) { return rank.operation.sequence != 0; });
+  // Messages of a ring that keeps no beginning have no number to be paired by, and what each rank
+  // has for each in an all-to-all is not recorded.
+  const bool compared =
+      std::all_of(stall.ranks.begin(), stall.ranks.end(), [&](const StalledRank& rank) {
+        return rank.operation.sequence != 0 &&
+               (rank.operation.count != 0 || stall.function != "ncclAlltoAll");
+      });
   return fmt::format(
       "{}, for {}{}; all calls {}match{}; no culprit", what, seconds(stall.waited),
       aborted ? ", until the communicator was aborted" : "",
-      numbered ? "" : "that can be compared ",
+      compared ? "" : "that can be compared ",
       stall.known ? ", which points at the network or transport" : odd_stream_text(run, stall));
 }
 
@@ -235,6 +263,9 @@ std::string stall_title(const Run& run, const RootStall& root) {
     case StallKind::kTransport:
       break;
   }
+  if (const auto uneven = uneven_exchange(run, stall)) {
+    return uneven_title(run, stall, *uneven);
+  }
   return transport_title(run, root);
 }
 
@@ -264,6 +295,10 @@ std::vector<std::string> stall_evidence(const Run& run, const RootStall& root) {
       arguments_text(stall.function, stall.ranks.front().operation) +
           called_at(run, stall.ranks.front()),
       fmt::format("{} had called it by {}", ranks_text(callers), run_time(run, stall.since))};
+  if (uneven_exchange(run, stall)) {
+    add_amounts(run, stall, lines);
+    return lines;
+  }
   add_states(stall, lines);
   Ranks looked_at;
   for (const StalledRank& rank : stall.ranks) {
@@ -293,6 +328,10 @@ std::vector<std::string> stall_evidence(const Run& run, const RootStall& root) {
 }
 
 const char* stall_advice(const Run& run, const Stall& stall, bool given_up) {
+  if (uneven_exchange(run, stall)) {
+    return "exchange the split sizes before the all-to-all: what one rank sends must be what the "
+           "other expects";
+  }
   if (stall.kind == StallKind::kTransport && !stall.known && !odd_stream_text(run, stall).empty()) {
     return "look at what was enqueued before it there: a kernel that does not end, or a wait for a "
            "value that is never written; if it does end, look at the network and NVLink";

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "analyzer/detectors/lost_time/host_between.h"
 #include "analyzer/detectors/lost_time/latency_finding.h"
 #include "analyzer/text/units.h"
 #include "analyzer/thresholds.h"
@@ -48,15 +49,15 @@ void add_leads(const Profile& profile, const DeviceProfile& device, Finding& fin
 
 // By calls alone it is certain that the GPU had nothing to do, and what the host did is not known.
 // What calls that wait let it lose at most is theirs (latency.sync-in-loop), this is the rest.
-void tell_by_host(const std::vector<LossOn>& losses, Finding& finding) {
+void tell_by_host(const Profile& profile, const std::vector<LossOn>& losses, Finding& finding) {
   const DeviceProfile& worst = *losses.front().device;
   finding.certainty = Certainty::kProof;
   // Of a job whose GPU has little to do, as a small model's or a test's, the same is true, and how
   // long the GPU works is not known.
   finding.severity = Severity::kInfo;
   add_sites(losses, late_sites, finding);
-  finding.evidence.push_back(not_recorded_text(
-      worst, "until its next launch, with nothing left for the GPU to do,", late_sites(worst)));
+  add_host_between(profile, worst, "until its next launch, with nothing left for the GPU to do,",
+                   late_sites(worst), finding);
   finding.advice =
       "shorten what the host does from that line to its next launch (data loading, logging, "
       "Python), or launch the next work before that call";
@@ -73,7 +74,7 @@ std::vector<Finding> find_host_bound(const Profile& profile) {
   const DeviceProfile& worst = *losses.front().device;
   finding.title = "host-bound: " + idle_text(losses) + " because kernels are launched too late";
   if (worst.by_host) {
-    tell_by_host(losses, finding);
+    tell_by_host(profile, losses, finding);
     return {finding};
   }
   add_alike(profile, losses, HostTime::kLaunching,

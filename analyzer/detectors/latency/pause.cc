@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/lost_time/pauses.h"
@@ -14,7 +15,7 @@
 namespace traintrace {
 namespace {
 
-std::string doing(const IdleSite& site) {
+std::string doing(const DeviceProfile& device, const IdleSite& site) {
   if (!site.copy.empty()) {
     return fmt::format("in {}{}", site.copy, site.call.empty() ? "" : ", launched by " + site.call);
   }
@@ -29,7 +30,7 @@ std::string doing(const IdleSite& site) {
     case IdleCause::kHostPeerWait:
       return "waiting on the host for other ranks in " + site.call;
     default:
-      return "before " + site.call;
+      return (device.by_host ? "at " : "before ") + site.call;
   }
 }
 
@@ -71,12 +72,27 @@ std::string pause_text(const Profile& profile, const DeviceProfile& device, cons
   const std::optional<size_t> step = step_of(device, pause);
   std::string text = pause.stretch < 0 && device.loop_start_ns ? "before the first step, " : "";
   if (pause.is_one()) {
-    text += fmt::format("{} {}{}", ms_text(pause.ns), doing(most), caller_text(most));
+    text += fmt::format("{} {}{}", ms_text(pause.ns), doing(device, most), caller_text(most));
   } else {
     text += fmt::format("{} in {} gaps, {} of it {}{}", ms_text(pause.ns), pause.gaps(),
-                        ms_text(most.ns), doing(most), caller_text(most));
+                        ms_text(most.ns), doing(device, most), caller_text(most));
   }
   return text + (step ? "; " + step_text(profile, device, *step) : "");
+}
+
+const char* bound_text(const DeviceProfile& device) {
+  return device.by_host ? "at least " : "";
+}
+
+// By the host's calls alone a program that does a few things, and sleeps in between, has pauses.
+bool is_loop(const DeviceProfile& device) {
+  std::set<int64_t> gaps;  // by their ends
+  for (const IdleSite& site : device.sites) {
+    for (const IdleGap& gap : site.gaps) {
+      gaps.insert(gap.until_ns);
+    }
+  }
+  return !device.by_host || gaps.size() >= kFewestGapsByHost;
 }
 
 int64_t pauses_ns(const std::vector<Pause>& pauses) {
@@ -92,9 +108,9 @@ void tell_returning(const DeviceProfile& device, const IdleSite& site, Finding& 
   const int64_t every =
       (site.gaps.back().until_ns - site.gaps.front().until_ns) / static_cast<int64_t>(count - 1);
   finding.severity = Severity::kWarning;
-  finding.title =
-      fmt::format("the GPU of rank {} is idle for {} in {} pauses that come again every {}",
-                  device.rank.value, share_text(device, site.ns), count, ms_text(every));
+  finding.title = fmt::format(
+      "the GPU of rank {} is idle for {}{} in {} pauses that come again every {}",
+      device.rank.value, bound_text(device), share_text(device, site.ns), count, ms_text(every));
   finding.where = {place_of(device.rank, site)};
   finding.values.emplace_back("returning_ns", site.ns);
   finding.values.emplace_back("returning_count", static_cast<int64_t>(count));
@@ -142,14 +158,15 @@ void tell_scattered(const DeviceProfile& device, const std::vector<Pause>& pause
 std::string title_of_pauses(const Profile& profile, const DeviceProfile& device,
                             const std::vector<Pause>& pauses, int64_t all_ns) {
   const Pause& first = pauses.front();
+  const char* const bound = bound_text(device);
   if (pauses.size() > 1) {
-    return fmt::format("the GPU of rank {} was idle for {} in {} single pauses, not in each step",
-                       device.rank.value, share_text(device, all_ns), pauses.size());
+    return fmt::format("the GPU of rank {} was idle for {}{} in {} single pauses, not in each step",
+                       device.rank.value, bound, share_text(device, all_ns), pauses.size());
   }
   if (first.is_one()) {
-    return fmt::format("the GPU of rank {} {} once for {} ({}), not in each step",
+    return fmt::format("the GPU of rank {} {} once for {}{} ({}), not in each step",
                        device.rank.value, first.sites.front().copy.empty() ? "was idle" : "copied",
-                       ms_text(first.ns), share_text(device, first.ns));
+                       bound, ms_text(first.ns), share_text(device, first.ns));
   }
   const std::optional<size_t> step = step_of(device, first);
   return fmt::format(
@@ -256,7 +273,7 @@ Finding pause_finding(const Profile& profile, const std::vector<LossOn>& losses,
                     {"longest_ns", pauses.front().ns}};
   finding.where.push_back(place_of(worst.rank, pauses.front().sites.front()));
   const std::optional<IdleSite>& returning = all.returning;
-  if (returning && worst.share(returning->ns) >= kReturningShare) {
+  if (returning && is_loop(worst) && worst.share(returning->ns) >= kReturningShare) {
     tell_returning(worst, *returning, finding);
   } else if (const std::vector<Pause> scattered = scattered_of(worst, pauses);
              worst.share(pauses_ns(scattered)) >= kReturningShare &&

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "analyzer/detectors/lost_time/latency_finding.h"
 #include "analyzer/detectors/lost_time/small_collectives.h"
@@ -18,12 +19,14 @@ namespace {
 struct Collectives {
   std::vector<Span> spans;
   std::vector<int64_t> bytes, times;
+  std::vector<size_t> work;  // in Timeline::work
 };
 using ByPlace = std::map<std::pair<uint32_t, uint32_t>, Collectives>;  // operation, group
 
 ByPlace small_ones(const Timeline& timeline, int device, std::vector<Span>& computed) {
   ByPlace result;
-  for (const GpuWork& work : timeline.work) {
+  for (size_t i = 0; i < timeline.work.size(); ++i) {
+    const GpuWork& work = timeline.work[i];
     if (work.device != device) {
       continue;
     }
@@ -39,6 +42,7 @@ ByPlace small_ones(const Timeline& timeline, int device, std::vector<Span>& comp
       all.spans.push_back({work.start_ns, work.end_ns});
       all.bytes.push_back(note->bytes);
       all.times.push_back(work.end_ns - work.start_ns);
+      all.work.push_back(i);
     }
   }
   return result;
@@ -52,6 +56,18 @@ void leave_out_waiting(Collectives& all) {
   for (Span& span : all.spans) {
     span.begin_ns = std::max(span.begin_ns, span.end_ns - 2 * *short_one);
   }
+}
+
+std::vector<size_t> all_but_first(const Timeline& timeline, const DeviceProfile& device,
+                                  const std::vector<size_t>& works) {
+  std::vector<size_t> others;
+  std::set<size_t> begun;  // parts of the window
+  for (const size_t work : works) {
+    if (!begun.insert(part_of_window(device, timeline.work[work].start_ns)).second) {
+      others.push_back(work);
+    }
+  }
+  return others;
 }
 
 // Where most of the time of collectives is waiting, fewer of them would wait as long.
@@ -83,7 +99,8 @@ SmallCollectives small_collectives(const Profile& profile, const DeviceProfile& 
              all.spans.size(),
              upper_median(all.bytes),
              upper_median(all.times),
-             exposed};
+             exposed,
+             all_but_first(timeline, device, all.work)};
   }
   return worst;
 }

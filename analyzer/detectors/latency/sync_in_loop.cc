@@ -1,6 +1,7 @@
 // Calls that wait for the GPU and so let its queue run dry, again and again.
 #include <fmt/format.h>
 
+#include "analyzer/detectors/lost_time/host_between.h"
 #include "analyzer/detectors/lost_time/latency_finding.h"
 #include "analyzer/thresholds.h"
 
@@ -38,9 +39,9 @@ std::vector<Finding> find_sync_in_loop(const Profile& profile) {
   finding.values.emplace_back("blocked_ns", losses.front().device->blocked_ns);
   add_sites(losses, idle_after_syncs, finding);
   if (losses.front().device->by_host) {
-    finding.evidence.push_back(not_recorded_text(
-        *losses.front().device, "from the return of these calls to its next launch",
-        idle_after_syncs(*losses.front().device)));
+    add_host_between(profile, *losses.front().device,
+                     "from the return of these calls to its next launch",
+                     idle_after_syncs(*losses.front().device), finding);
   }
   if (is_made_by_others(profile, finding)) {
     finding.advice =

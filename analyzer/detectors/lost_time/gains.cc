@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "analyzer/detectors/lost_time/latency_finding.h"
+#include "analyzer/detectors/lost_time/small_collectives.h"
 #include "analyzer/detectors/lost_time/time_account.h"
 #include "analyzer/timeline/replay/replay_meetings.h"
 
@@ -100,6 +101,10 @@ void add_idle(const Profile& profile, const Finding& finding, Removal& removal) 
     if (finding.code == "latency.default-stream") {
       removal.legacy.push_back(device);
     }
+    if (finding.code == "latency.small-collectives") {
+      removal.pieces.push_back({profile.devices[device].timeline,
+                                small_collectives(profile, profile.devices[device]).others});
+    }
   }
 }
 
@@ -154,7 +159,7 @@ Removal removal_of(const Profile& profile, const Finding& finding) {
 bool is_empty(const Removal& removal) {
   return removal.idle.empty() && removal.communication.empty() && removal.copies.empty() &&
          removal.faster.empty() && removal.legacy.empty() && removal.late_ranks.empty() &&
-         removal.loaded_hosts.empty();
+         removal.loaded_hosts.empty() && removal.pieces.empty();
 }
 
 // `device`: the one that gains most of all.

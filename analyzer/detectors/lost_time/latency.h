@@ -44,9 +44,12 @@ std::vector<Finding> find_missing_work(const Profile& profile);
 // Profiles of which nothing says which rank they are of.
 std::vector<Finding> find_unknown_ranks(const Profile& profile);
 
-// What costs much is said before that nothing is wrong, although it is no habit or as it is meant
-// to be.  False: all that `findings` name is little.
-bool say_most_lost(const Profile& profile, const std::vector<Finding>& findings, Finding& summary);
+// Before that nothing is wrong, or after it, where only calls say so.
+enum class Stands : uint8_t { kFirst, kLast };
+// What costs much is said with it, although it is no habit or as it is meant to be.  False: all
+// that `findings` name is little.
+bool say_most_lost(const Profile& profile, const std::vector<Finding>& findings, Stands stands,
+                   Finding& summary);
 
 // Whether it did so: a pause of most of the window is no habit, and no health either.
 bool says_what_is_lost(const Finding& summary);

@@ -95,7 +95,6 @@ std::string idle_text(const std::vector<LossOn>& losses) {
   const LossOn& worst = losses.front();
   std::string of_whom;
   if (losses.size() > 1) {
-    constexpr double kStandsOutTimes = 1.5;
     const LossOn& second = losses[1];
     const bool stands_out =
         worst.device->share(worst.ns) > kStandsOutTimes * second.device->share(second.ns);
@@ -233,21 +232,6 @@ void add_profiling(const DeviceProfile& device, Finding& finding) {
         "rank {}: the profiler (CUPTI) worked for itself for {}, {} of it with the GPU idle",
         device.rank.value, ms_text(device.profiling_ns), ms_text(device.profiling_idle_ns)));
   }
-}
-
-std::string not_recorded_text(const DeviceProfile& device, std::string_view when,
-                              const std::vector<IdleSite>& sites) {
-  std::vector<int64_t> gaps_ns;
-  for (const IdleSite& site : sites) {
-    for (const IdleGap& gap : site.gaps) {
-      gaps_ns.push_back(gap.ns);
-    }
-  }
-  const size_t count = gaps_ns.size();
-  return fmt::format(
-      "rank {}: {} the host was busy for {} or more (median of {}); which code that was is not "
-      "recorded, TRAINTRACE_GPU_TIMELINE=cupti looks at Python's",
-      device.rank.value, when, ms_text(upper_median(std::move(gaps_ns))), count);
 }
 
 Finding loss_finding(std::string_view code, const std::vector<LossOn>& losses, Comes comes) {

@@ -117,10 +117,6 @@ bool knows_arrivals(const Profile& profile);
 std::string why_not_text(const Profile& profile);
 void name_sites(const DeviceProfile& device, const std::vector<IdleSite>& sites, Finding& finding);
 
-// By the host's calls alone: for how long the host was busy `when`, at those of `sites`.
-std::string not_recorded_text(const DeviceProfile& device, std::string_view when,
-                              const std::vector<IdleSite>& sites);
-
 // How long the profiler worked for itself, as evidence, where that is 1 % of the window.
 void add_profiling(const DeviceProfile& device, Finding& finding);
 

@@ -52,9 +52,10 @@ Spans spans_of(const std::vector<Pause>& pauses) {
   return united(std::move(spans));
 }
 
-// Steps that are slow from one on, or for a while, have no pauses between them.
+// Steps that are slow from one on, or for a while, have no pauses between them.  By the host's
+// calls alone what looks like a step may be several, from one pause to the next.
 bool is_in_steps_in_a_row(const DeviceProfile& device, const IdleSite& site) {
-  return device.steps >= 2 &&
+  return device.steps >= 2 && !device.by_host &&
          std::adjacent_find(site.gaps.begin(), site.gaps.end(),
                             [&](const IdleGap& one, const IdleGap& next) {
                               return stretch_of(device, next) - stretch_of(device, one) < 2;
@@ -120,8 +121,11 @@ std::optional<IdleSite> returning_of(const DeviceProfile& device,
         empty.kernel.clear();  // what comes after a pause need not be the same each time
         IdleSite& line =
             lines.try_emplace({site.cause, site.call, site.site, site.op}, empty).first->second;
-        // However many gaps it has in one step, that is one pause.
-        line.gaps.push_back({site.ns, site.gaps.back().until_ns});
+        if (device.steps < 2 || device.by_host) {
+          line.gaps.insert(line.gaps.end(), site.gaps.begin(), site.gaps.end());
+        } else {  // however many gaps it has in one step, that is one pause
+          line.gaps.push_back({site.ns, site.gaps.back().until_ns});
+        }
         line.ns += site.ns;
       }
     }
@@ -263,7 +267,9 @@ Pauses pauses_of(const DeviceProfile& device) {
   }
   const auto has_one = [&](const Pause& pause) {
     return std::any_of(pause.sites.begin(), pause.sites.end(), [&](const IdleSite& site) {
-      return is_same_line(site, *pauses.returning) && returns.contains(site.gaps.back().until_ns);
+      return is_same_line(site, *pauses.returning) &&
+             std::any_of(site.gaps.begin(), site.gaps.end(),
+                         [&](const IdleGap& gap) { return returns.contains(gap.until_ns); });
     });
   };
   for (auto& [stretch, pause] : by_stretch) {

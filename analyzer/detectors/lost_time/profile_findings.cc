@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -38,7 +39,7 @@ constexpr NamedDetector<ProfileDetector> kByHost[] = {
     TT_DETECTOR(find_data_starvation), TT_DETECTOR(find_sync_in_loop),
     TT_DETECTOR(find_pageable_copies), TT_DETECTOR(find_implicit_sync),
     TT_DETECTOR(find_stragglers),      TT_DETECTOR(find_late_entries),
-    TT_DETECTOR(find_host_bound),
+    TT_DETECTOR(find_host_bound),      TT_DETECTOR(find_pauses),
 };
 
 int64_t loss_of(const Finding& finding) {
@@ -172,7 +173,7 @@ Finding nothing_lost(const Profile& profile, const std::vector<Finding>& finding
   finding.certainty = Certainty::kLikely;
   finding.title = fmt::format("nothing in the time of {} GPU{} is lost that is worth a warning",
                               profile.devices.size(), profile.devices.size() == 1 ? "" : "s");
-  if (!say_most_lost(profile, findings, finding)) {
+  if (!say_most_lost(profile, findings, Stands::kFirst, finding)) {
     finding.title += pauses_text(findings);
   }
   return finding;
@@ -252,7 +253,8 @@ void doubt_where_work_is_missing(std::vector<Finding>& findings) {
 
 }  // namespace
 
-bool say_most_lost(const Profile& profile, const std::vector<Finding>& findings, Finding& summary) {
+bool say_most_lost(const Profile& profile, const std::vector<Finding>& findings, Stands stands,
+                   Finding& summary) {
   const auto most =
       std::max_element(findings.begin(), findings.end(), [&](const Finding& a, const Finding& b) {
         return lost_share(profile, a) < lost_share(profile, b);
@@ -262,10 +264,14 @@ bool say_most_lost(const Profile& profile, const std::vector<Finding>& findings,
     return false;
   }
   constexpr std::string_view kNothing = "nothing ";
-  if (summary.title.starts_with(kNothing)) {
-    summary.title.insert(kNothing.size(), "else ");
+  if (stands == Stands::kLast) {
+    summary.title += ", but " + most->title;
+  } else {
+    if (summary.title.starts_with(kNothing)) {
+      summary.title.insert(kNothing.size(), "else ");
+    }
+    summary.title = most->title + "; " + summary.title;
   }
-  summary.title = most->title + "; " + summary.title;
   summary.where = most->where;
   summary.values.emplace_back("lost_percent", std::llround(100 * lost));
   return true;
@@ -283,11 +289,54 @@ void add_profiling(const Profile& profile, Finding& summary) {
   }
 }
 
+namespace {
+
+// Where it is taken to be over, nobody having seen its end; empty: nothing is.
+std::string supposed_text(const Profile& profile, const DeviceProfile& device) {
+  size_t count = 0;
+  int64_t longest = 0;
+  for (const GpuWork& work : profile.timelines[device.timeline].work) {
+    if (work.device == device.device && work.end == EndKnown::kAtLatest) {
+      ++count;
+      longest = std::max(longest, work.end_ns - work.start_ns);
+    }
+  }
+  return count == 0 ? ""
+                    : fmt::format(
+                          "rank {}: {} times nothing waited for the end of what was launched: it "
+                          "is taken to be over after as long as the same work took where its end "
+                          "was seen, or four times the longest of that; {} at most",
+                          device.rank.value, count, ms_text(longest));
+}
+
+// Of idle time alone: what a call waited for was seen to end.
+void doubt_what_is_supposed(const Profile& profile, Finding& finding) {
+  constexpr std::string_view kOfLaunches[] = {"latency.host-bound", "latency.data-starvation",
+                                              "latency.pause"};
+  if (std::find(std::begin(kOfLaunches), std::end(kOfLaunches), finding.code) ==
+      std::end(kOfLaunches)) {
+    return;
+  }
+  std::set<size_t> devices;
+  for (const NamedLoss& named : finding.named) {
+    devices.insert(named.device);
+  }
+  for (const size_t device : devices) {
+    if (const std::string text = supposed_text(profile, profile.devices[device]); !text.empty()) {
+      finding.certainty = std::max(finding.certainty, Certainty::kLikely);
+      finding.evidence.push_back(text);
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<Finding> find_by_host(const Profile& profile) {
   std::vector<Finding> findings;
   find_with_each(kByHost, findings, profile);
   for (Finding& finding : findings) {
-    if (finding.severity == Severity::kInfo && finding.certainty != Certainty::kProof) {
+    doubt_what_is_supposed(profile, finding);
+    if (finding.code == "latency.straggler" && finding.severity == Severity::kInfo) {
       continue;  // says itself what is not known
     }
     finding.evidence.push_back(

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "analyzer/timeline/profile.h"
 
@@ -16,6 +17,8 @@ struct SmallCollectives {
   int64_t median_bytes = 0;
   int64_t median_ns = 0;
   int64_t exposed_ns = 0;  // while nothing was computed
+  // All but the first in each step, in Timeline::work: what is left if they are put into one.
+  std::vector<size_t> others = {};
 };
 
 // Of one operation on one communicator, those that cost most: at least 20 in each step.

@@ -79,13 +79,15 @@ bool has_part_in_something(const Run& run, const RankState& state) {
   return false;
 }
 
-// Since when what its dump says to be in flight is, if that has passed its own time limit: it is
-// not known whether all that came before is kept, and so not for whom it waits.
-TimeNs overdue_since(const ProcessTrace& trace) {
+// Since when what its dump says to be in flight is, if that has passed its own time limit, or
+// somebody asked about shorter waits: it is not known whether all that came before is kept, and so
+// not for whom it waits.
+TimeNs overdue_since(const Run& run, const ProcessTrace& trace) {
   const auto made = trace.facts.find("dump-time");
+  const bool is_late =
+      trace.first_limit != 0 && elapsed(trace.first_limit, trace.last_alive) >= -kLimitRounded;
   const bool passed = made != trace.facts.end() && made->second != "assumed" &&
-                      trace.first_limit != 0 &&
-                      elapsed(trace.first_limit, trace.last_alive) >= -kLimitRounded;
+                      (is_late || run.hang_after != kHangAfter);
   TimeNs since = 0;
   for (const CommunicatorText& text : trace.communicators) {
     for (const OperationText& operation : text.recent) {
@@ -108,7 +110,7 @@ TimeNs blocked_for(const Run& run, const RankState& state) {
   };
   consider(blocked_in_nccl(run, state), known_until(run, state));
   consider(blocked_in_cuda(run, state), known_until(run, state));
-  consider(overdue_since(trace_of(run, state)), state.last_seen);
+  consider(overdue_since(run, trace_of(run, state)), state.last_seen);
   for (const Wait& wait : run.waits.waits) {
     for (const Waiter& waiter : wait.waiters) {
       if (waiter.rank == state.rank && (waiter.blocked || waiter.unfinished)) {
@@ -219,7 +221,7 @@ bool joins_victims(const Run& run, Rank rank, std::vector<Finding>& findings) {
 // Its dump keeps nothing that came before what is in flight there.
 bool may_lack_cause(const Run& run, Rank rank) {
   const ProcessTrace& trace = trace_of(run, *state_of(run, rank));
-  const TimeNs since = overdue_since(trace);
+  const TimeNs since = overdue_since(run, trace);
   return since != 0 && trace.facts.contains("entries-overwritten") &&
          std::all_of(trace.communicators.begin(), trace.communicators.end(),
                      [&](const CommunicatorText& text) {
@@ -313,7 +315,7 @@ void add_moments(const Run& run, const Wait* told, Finding& finding) {
       finding.evidence.push_back(moment_text(run, wait));
     }
   }
-  if (run.waits.undated || (told != nullptr && !are_dumps_dated(run))) {
+  if (run.waits.undated || !are_dumps_dated(run)) {
     finding.evidence.emplace_back(
         "nothing says when these dumps were written, so that a slow step looks the same as a hang: "
         "copy dumps with their times (cp -p, rsync -t), or say that it hung (--hang-after=6s)");
@@ -347,9 +349,16 @@ Finding finding_about(const Run& run, const std::map<Rank, TimeNs>& ranks) {
     finding.sides.insert(finding.sides.begin(), awaited_in(run, *moment));
     finding.title = moment_title(run, *moment);
   } else {
-    finding.title = fmt::format(
-        "{} {} been blocked for {}, and nothing that was recorded says why; culprit undetermined",
-        ranks_text(finding.victims), ranks.size() == 1 ? "has" : "have", seconds(longest));
+    finding.title =
+        are_dumps_dated(run)
+            ? fmt::format(
+                  "{} {} been blocked for {}, and nothing that was recorded says why; culprit "
+                  "undetermined",
+                  ranks_text(finding.victims), ranks.size() == 1 ? "has" : "have", seconds(longest))
+            : fmt::format(
+                  "{} wait{}, and nothing that was recorded says why; when the dumps were written "
+                  "is not known, so this may be a moment of a running job; no culprit",
+                  ranks_text(finding.victims), ranks.size() == 1 ? "s" : "");
   }
   add_evidence(run, ranks, finding);
   if (std::any_of(ranks.begin(), ranks.end(),

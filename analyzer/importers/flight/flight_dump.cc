@@ -351,7 +351,8 @@ class DumpBuilder {
       note_coalesced(index, sequence, sequence - text.collectives - 1);
     }
     const FlightFunction function = flight_function(entry.name);
-    const bool known = function.count != FlightFunction::Count::kUnknown;
+    const bool known = function.count == FlightFunction::Count::kInput ||
+                       function.count == FlightFunction::Count::kOutput;
     const bool input = function.count == FlightFunction::Count::kInput;
     const uint64_t count =
         known ? flight_elements(input ? entry.input_sizes : entry.output_sizes) : 0;
@@ -371,6 +372,26 @@ class DumpBuilder {
     operation.data_type = type_of(known && !input ? entry.output_types : entry.input_types);
     text.collectives = sequence;
     text.recent.push_back(operation);
+    if (function.count == FlightFunction::Count::kExchanged && !entry.finished() &&
+        !entry.retired && says_all_sizes()) {
+      dump_.groups[index].exchanges.push_back({operation.index, flight_elements(entry.input_sizes),
+                                               flight_elements(entry.output_sizes)});
+    }
+  }
+
+  // Before 2.4 an all-to-all of lists had the sizes of their first tensors.
+  bool says_all_sizes() const {
+    const auto version = dump_.trace.facts.find("flight-recorder-version");
+    const std::string_view text =
+        version == dump_.trace.facts.end() ? std::string_view() : version->second;
+    int major = 0;
+    int minor = 0;
+    const char* const end = text.data() + text.size();
+    const auto first = std::from_chars(text.data(), end, major);
+    if (first.ec == std::errc() && first.ptr != end) {
+      std::from_chars(first.ptr + 1, end, minor);
+    }
+    return major > 2 || (major == 2 && minor >= 4);
   }
 
   // pg_status counts by the number that a group has in its process.

@@ -22,6 +22,13 @@ struct CoalescedCall {
 };
 
 // A process group; the element of the same index in ProcessTrace::communicators stands for it.
+// How much a rank gave to an all-to-all, and had room for.
+struct FlightExchange {
+  uint64_t index = 0;  // OperationText::index
+  uint64_t sent = 0;
+  uint64_t received = 0;
+};
+
 struct FlightGroup {
   std::string name;         // pg_uid: the same on all ranks
   std::vector<int> ranks;   // by rank in the group; empty: not said
@@ -31,7 +38,8 @@ struct FlightGroup {
   // By pg_status: the number of the last operation called, begun and complete, which counts
   // collectives in one way and sends and receives in another.
   std::optional<uint64_t> enqueued, started, completed;
-  std::vector<CoalescedCall> coalesced;  // by sequence
+  std::vector<CoalescedCall> coalesced;   // by sequence
+  std::vector<FlightExchange> exchanges;  // that are not complete
 };
 
 struct FlightDump {

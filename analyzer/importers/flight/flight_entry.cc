@@ -81,7 +81,7 @@ constexpr NameRow kNames[] = {
     {"_broadcast_oop", "ncclBroadcast", Count::kInput},
     {"reduce", "ncclReduce", Count::kInput},
     {"_reduce_oop", "ncclReduce", Count::kInput},
-    {"all_to_all", "ncclAlltoAll", Count::kUnknown},
+    {"all_to_all", "ncclAlltoAll", Count::kExchanged},
     {"gather", "ncclGather", Count::kInput},
     {"scatter", "ncclScatter", Count::kOutput},
 };

@@ -62,7 +62,7 @@ std::optional<FlightPeers> flight_peers(std::string_view name);
 // What NCCL is asked for by an operation of that name, and which sizes are its count.
 struct FlightFunction {
   std::string_view function;
-  enum class Count : uint8_t { kInput, kOutput, kUnknown } count = Count::kUnknown;
+  enum class Count : uint8_t { kInput, kOutput, kExchanged, kUnknown } count = Count::kUnknown;
   CalledAs as = CalledAs::kItself;
 };
 FlightFunction flight_function(std::string_view name);

@@ -74,6 +74,8 @@ class Settler {
     retired_ += dump.retired;
     apart_ += dump.apart;
     long_apart_ += dump.long_apart;
+    const auto in_flight = dump.trace.facts.find("operations-in-flight");
+    in_flight_ = in_flight_ || in_flight == dump.trace.facts.end() || in_flight->second != "0";
     if (dump.deadline != 0) {
       deadline_ = deadline_ == 0 ? dump.deadline : std::min(deadline_, dump.deadline);
     }
@@ -111,7 +113,12 @@ class Settler {
                         (deadline_ != 0 ? elapsed(deadline_, file.written)
                                         : elapsed(last_, file.written) - kUnknownLimit) > kAtOnce;
     evidence = !copied ? "file" : made_all != 0 ? "entries" : "assumed";
-    return std::max(dump.last, !copied ? file.written : made_all != 0 ? made_all : deadline_);
+    return std::max(dump.last, !copied ? file.written : made_all != 0 ? made_all : assumed(dump));
+  }
+
+  // Where dumps do not say the limit, it is PyTorch's.
+  TimeNs assumed(const FlightDump& dump) const {
+    return deadline_ != 0 || !in_flight_ || last_ == 0 ? deadline_ : last_ + dump.limit;
   }
 
   // Groups are numbered alike in every job.
@@ -141,6 +148,7 @@ class Settler {
       }
     }
     note_begun(dump, keep);
+    note_exchanges(dump, keep);
     drop(dump, keep);
   }
 
@@ -165,6 +173,23 @@ class Settler {
     if (timed) {
       dump.trace.facts["begun-on"] =
           places.empty() ? "none" : fmt::format("{}", fmt::join(places, ","));
+    }
+  }
+
+  // By the place of the communicator among those that are kept, from 1, and the operation's index.
+  static void note_exchanges(FlightDump& dump, const std::vector<bool>& keep) {
+    std::vector<std::string> all;
+    size_t place = 0;
+    for (size_t i = 0; i < dump.groups.size(); ++i) {
+      place += keep[i] ? 1 : 0;
+      for (const FlightExchange& one : dump.groups[i].exchanges) {
+        if (keep[i]) {
+          all.push_back(fmt::format("{}:{}:{}:{}", place, one.index, one.sent, one.received));
+        }
+      }
+    }
+    if (!all.empty()) {
+      dump.trace.facts["exchanged"] = fmt::format("{}", fmt::join(all, ","));
     }
   }
 
@@ -228,6 +253,7 @@ class Settler {
   TimeNs last_ = 0;
   TimeNs made_ = 0;
   TimeNs deadline_ = 0;
+  bool in_flight_ = false;
   size_t retired_ = 0, apart_ = 0, long_apart_ = 0;
   int world_ = 0;
 };

@@ -41,4 +41,20 @@ Result<std::string> read_lines(std::string_view text, const std::string& file, R
   return std::move(reader).finish();
 }
 
+// Calls function(line) for each line, without its end, until it gives false.
+template <class Function>
+void for_each_line(std::string_view bytes, Function&& function) {
+  while (!bytes.empty()) {
+    const size_t end = bytes.find('\n');
+    std::string_view line = bytes.substr(0, end);
+    bytes.remove_prefix(end == bytes.npos ? bytes.size() : end + 1);
+    if (line.ends_with('\r')) {
+      line.remove_suffix(1);
+    }
+    if (!function(line)) {
+      return;
+    }
+  }
+}
+
 }  // namespace traintrace

@@ -2,62 +2,19 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <map>
 #include <tuple>
 
+#include "analyzer/importers/logs/log_lines.h"
+#include "analyzer/importers/logs/nccl_log_line.h"
 #include "analyzer/importers/logs/testimony.h"
+#include "analyzer/text/values.h"
 
 namespace traintrace {
 namespace {
 
-struct LogLine {
-  std::string_view host;
-  int pid = 0;
-  bool warning = false;
-  std::string_view text;
-};
-
-std::optional<int> log_number(std::string_view text) {
-  int number = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return problem == std::errc() && end == text.data() + text.size() && number > 0
-             ? std::optional(number)
-             : std::nullopt;
-}
-
-// The last part that `separator` sets apart; `from` keeps the rest.
-std::string_view cut_last(std::string_view& from, char separator) {
-  const size_t at = from.rfind(separator);
-  const std::string_view last = at == from.npos ? from : from.substr(at + 1);
-  from = at == from.npos ? std::string_view() : from.substr(0, at);
-  return last;
-}
-
-// "HOST:PID:TID [DEVICE] NCCL INFO ..", behind whatever a launcher writes before it.
-std::optional<LogLine> log_line(std::string_view line) {
-  for (const bool warning : {false, true}) {
-    const std::string_view word = warning ? " NCCL WARN " : " NCCL INFO ";
-    const size_t at = line.find(word);
-    if (at == line.npos) {
-      continue;
-    }
-    std::string_view before = line.substr(0, at);
-    if (before.ends_with(']')) {
-      cut_last(before, '[');
-    }
-    before.remove_suffix(before.size() - before.find_last_not_of(' ') - 1);
-    std::string_view process = cut_last(before, ' ');
-    const auto thread = log_number(cut_last(process, ':'));
-    const auto pid = log_number(cut_last(process, ':'));
-    const std::string_view host = cut_last(process, ':');
-    if (thread && pid && !host.empty()) {
-      return LogLine{host, *pid, warning, line.substr(at + word.size())};
-    }
-  }
-  return std::nullopt;
-}
-
-// What stands behind "name ".
+// What stands after "name ".
 std::string_view value_at(std::string_view text, std::string_view name) {
   for (size_t at = text.find(name); at != text.npos; at = text.find(name, at + 1)) {
     const size_t begin = at + name.size();
@@ -96,14 +53,21 @@ struct Side {
 
 class LogReader {
  public:
-  void add(const LogLine& line) {
-    const std::tuple process(std::string(line.host), line.pid);
-    if (line.warning) {
-      if (warnings_.size() < kMostWitnesses) {
-        warnings_.try_emplace(process, line.text.substr(0, kMostText));
-      }
+  void add(const NcclLogLine& line) {
+    const Process process(std::string(line.host), line.pid);
+    if (line.level == LogLevel::kWarning) {
+      add_warning(line, process);
       return;
     }
+    if (const std::optional<int> result = result_of_progress(line.text)) {
+      add_failure(*result, line, process);
+      return;
+    }
+    for_each_own_address(line.text, [&](std::string_view address) {
+      if (hosts_.size() < kMostWitnesses) {
+        hosts_.try_emplace(std::string(address.substr(0, kMostText)), line.host);
+      }
+    });
     const uint64_t handle = hex_at(line.text, "comm");
     if (handle == 0 || (sides_.size() >= kMostWitnesses && !sides_.contains({process, handle}))) {
       return;
@@ -117,11 +81,18 @@ class LogReader {
 
   std::vector<Witness> witnesses() const {
     std::vector<Witness> all;
-    for (const auto& [process, text] : warnings_) {
+    for (const auto& [process, warning] : first_warnings_) {
+      if (const auto failed = failures_.find(process);
+          failed != failures_.end() && failed->second.warning == warning) {
+        continue;  // said there
+      }
       Witness witness;
       std::tie(witness.host, witness.pid) = process;
-      witness.says = "warned first: " + text;
+      witness.says = "warned first: " + warning;
       all.push_back(std::move(witness));
+    }
+    for (const auto& [process, failure] : failures_) {
+      all.push_back(witness_of(process, failure));
     }
     for (const auto& [key, side] : sides_) {
       all.push_back(witness_of(key, side));
@@ -132,7 +103,62 @@ class LogReader {
  private:
   using Process = std::tuple<std::string, int>;
   using Key = std::pair<Process, uint64_t>;
+  using Thread = std::pair<Process, int>;
+  struct Warning {
+    std::string text;
+    std::string peer;
+    std::optional<int> completion_status;
+  };
   static constexpr size_t kMostText = 256;
+
+  static std::string text_of(const NcclLogLine& line) {
+    const std::string text(line.text.substr(0, kMostText));
+    return line.time.empty() ? text : fmt::format("{} ({} there)", text, line.time);
+  }
+
+  void add_warning(const NcclLogLine& line, const Process& process) {
+    if (first_warnings_.size() < kMostWitnesses) {
+      first_warnings_.try_emplace(process, text_of(line));
+    }
+    if (const Thread thread(process, line.thread);
+        last_warnings_.size() < kMostWitnesses || last_warnings_.contains(thread)) {
+      last_warnings_[thread] = {text_of(line), std::string(peer_address(line.text)),
+                                completion_status(line.text)};
+    }
+    // NCCL_DEBUG=WARN leaves out where it went; transport/net_ib.cc returns this for it.
+    if (completion_status(line.text)) {
+      constexpr int kRemoteError = 6;
+      add_failure(kRemoteError, line, process);
+    }
+  }
+
+  // The first of a process: those after it often only repeat it.
+  void add_failure(int result, const NcclLogLine& line, const Process& process) {
+    if (failures_.size() >= kMostWitnesses || failures_.contains(process)) {
+      return;
+    }
+    ProxyFailure& failure = failures_[process];
+    failure.result = result;
+    if (const auto said = last_warnings_.find({process, line.thread});
+        said != last_warnings_.end()) {
+      failure.warning = said->second.text;
+      failure.peer = said->second.peer;
+      failure.completion_status = said->second.completion_status;
+    }
+  }
+
+  Witness witness_of(const Process& process, const ProxyFailure& failure) const {
+    Witness witness;
+    std::tie(witness.host, witness.pid) = process;
+    witness.proxy_failure = failure;
+    if (const auto host = hosts_.find(failure.peer); host != hosts_.end()) {
+      witness.proxy_failure->peer_host = host->second;
+    }
+    witness.says =
+        fmt::format("its proxy thread failed with {}{}{}", result_text("nccl", failure.result),
+                    failure.warning.empty() ? "" : ", after it had warned: ", failure.warning);
+    return witness;
+  }
 
   // Addresses are used again: what is created or destroyed begins anew.
   void add_communicator(std::string_view text, const Key& key) {
@@ -180,31 +206,19 @@ class LogReader {
     return witness;
   }
 
-  std::map<Process, std::string> warnings_;
+  std::map<Process, std::string> first_warnings_;
+  std::map<Thread, Warning> last_warnings_;
+  std::map<Process, ProxyFailure> failures_;
+  std::map<std::string, std::string, std::less<>> hosts_;  // by address
   std::map<Key, Side> sides_;
 };
-
-template <class Function>
-void for_each_line(std::string_view bytes, Function&& function) {
-  while (!bytes.empty()) {
-    const size_t end = bytes.find('\n');
-    std::string_view line = bytes.substr(0, end);
-    bytes.remove_prefix(end == bytes.npos ? bytes.size() : end + 1);
-    if (line.ends_with('\r')) {
-      line.remove_suffix(1);
-    }
-    if (!function(line)) {
-      return;
-    }
-  }
-}
 
 }  // namespace
 
 bool looks_like_nccl_log(std::string_view bytes) {
   bool found = false;
   for_each_line(bytes, [&](std::string_view line) {
-    found = log_line(line).has_value();
+    found = nccl_log_line(line).has_value();
     return !found;
   });
   return found;
@@ -213,7 +227,7 @@ bool looks_like_nccl_log(std::string_view bytes) {
 Result<Testimony> read_nccl_log(std::string_view bytes, const std::string& file) {
   LogReader reader;
   for_each_line(bytes, [&](std::string_view line) {
-    if (const auto known = log_line(line)) {
+    if (const auto known = nccl_log_line(line)) {
       reader.add(*known);
     }
     return true;
@@ -221,7 +235,7 @@ Result<Testimony> read_nccl_log(std::string_view bytes, const std::string& file)
   Testimony testimony{file, "NCCL's log", reader.witnesses()};
   if (testimony.witnesses.empty()) {
     return ReadError{file, 0,
-                     "expected lines about communicators: NCCL_DEBUG=INFO and "
+                     "expected warnings, or lines about communicators: NCCL_DEBUG=INFO and "
                      "NCCL_DEBUG_SUBSYS=INIT,COLL write them",
                      true, false};
   }

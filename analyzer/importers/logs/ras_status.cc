@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "analyzer/importers/json_value.h"
+#include "analyzer/importers/logs/ras_text.h"
 #include "analyzer/importers/logs/testimony.h"
 
 namespace traintrace {
@@ -141,12 +142,16 @@ class StatusReader {
 
 bool looks_like_ras(std::string_view bytes) {
   bytes = without_greeting(bytes);
-  return looks_like_json(bytes) && bytes.find("\"communicators\"") != bytes.npos &&
-         bytes.find("\"nccl_version\"") != bytes.npos && bytes.find("\"entries\"") == bytes.npos;
+  return looks_like_ras_text(bytes) ||
+         (looks_like_json(bytes) && bytes.find("\"communicators\"") != bytes.npos &&
+          bytes.find("\"nccl_version\"") != bytes.npos && bytes.find("\"entries\"") == bytes.npos);
 }
 
 Result<Testimony> read_ras(std::string_view bytes, const std::string& file) {
   bytes = without_greeting(bytes);
+  if (looks_like_ras_text(bytes)) {
+    return read_ras_text(bytes, file);
+  }
   ValueArena arena;
   Result<Value> root = read_json(bytes, file, arena);
   if (!root) {

@@ -7,6 +7,7 @@
 
 #include "analyzer/importers/flight/flight_names.h"
 #include "analyzer/importers/flight/flight_recorder.h"
+#include "analyzer/importers/logs/watchdog_log.h"
 #include "analyzer/importers/other_files.h"
 #include "analyzer/importers/pickle.h"
 #include "analyzer/importers/whole_file.h"
@@ -17,6 +18,10 @@
 
 namespace traintrace {
 namespace {
+
+bool looks_like_text(std::string_view bytes) {
+  return !bytes.empty() && bytes.find('\0') == bytes.npos;
+}
 
 std::string place_text(const ProcessTrace& trace, const OperationText& operation) {
   const auto stack = trace.stacks.find(operation.stack);
@@ -65,6 +70,21 @@ void add_dumps(const std::vector<std::string>& paths, std::vector<Testimony>& te
   }
 }
 
+// The output of a job may have the lines of both.
+void add_logs(std::string_view bytes, const std::string& path, std::vector<Testimony>& testimonies,
+              std::vector<ReadError>& errors) {
+  const size_t known = testimonies.size();
+  if (Testimony watchdogs = read_watchdog_log(bytes, path); !watchdogs.witnesses.empty()) {
+    testimonies.push_back(std::move(watchdogs));
+  }
+  Result<Testimony> log = read_nccl_log(bytes, path);
+  if (log) {
+    testimonies.push_back(std::move(*log));
+  } else if (testimonies.size() == known) {
+    errors.push_back(log.error());
+  }
+}
+
 void add_testimony(const std::string& path, std::vector<Testimony>& testimonies,
                    std::vector<ReadError>& errors) {
   const Result<WholeFile> file = read_whole_file(path);
@@ -72,12 +92,15 @@ void add_testimony(const std::string& path, std::vector<Testimony>& testimonies,
     errors.push_back(file.error());
     return;
   }
-  Result<Testimony> testimony = looks_like_ras(file->bytes()) ? read_ras(file->bytes(), path)
-                                                              : read_nccl_log(file->bytes(), path);
-  if (testimony) {
-    testimonies.push_back(std::move(*testimony));
+  if (!looks_like_ras(file->bytes())) {
+    add_logs(file->bytes(), path, testimonies, errors);
+    return;
+  }
+  Result<Testimony> status = read_ras(file->bytes(), path);
+  if (status) {
+    testimonies.push_back(std::move(*status));
   } else {
-    errors.push_back(testimony.error());
+    errors.push_back(status.error());
   }
 }
 
@@ -89,7 +112,13 @@ bool may_testify(const std::string& path) {
     return false;
   }
   const std::string head = head_of(path, kLook);
-  return looks_like_ras(head) || looks_like_nccl_log(head);
+  if (looks_like_ras(head) || looks_like_nccl_log(head)) {
+    return true;
+  }
+  // A watchdog speaks last; the stacks of all ranks may come after it.
+  constexpr size_t kEnd = 4 << 20;
+  return looks_like_text(head) &&
+         looks_like_watchdog_log(head.size() < kLook ? head : tail_of(path, kEnd));
 }
 
 std::vector<Testimony> read_testimonies(std::span<const std::string> paths,

@@ -1,5 +1,5 @@
-// What NCCL and PyTorch say of themselves, beside what was recorded: it supports findings, and is
-// never the ground of one.
+// What NCCL and PyTorch say of themselves, beside what was recorded: it supports findings, or says
+// which of two codes fits (comm.proxy-error), and is never the ground of one.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,15 @@
 
 namespace traintrace {
 
+// NCCL's thread that moves a process's data over the network ended with an error.
+struct ProxyFailure {
+  int result = 0;                        // ncclResult_t
+  std::string warning;                   // what that thread had said before; may be empty
+  std::string peer;                      // the address in it; may be empty
+  std::string peer_host;                 // which host says it has that address; may be empty
+  std::optional<int> completion_status;  // ibv_wc_status, where the warning has one
+};
+
 // A process, or its side of a communicator.
 struct Witness {
   std::string host;           // as the tool writes it: a name or an address
@@ -23,22 +32,25 @@ struct Witness {
   int local_rank = -1;
   int size = -1;
   std::string says;  // "41 AllReduce launched"
+  std::optional<ProxyFailure> proxy_failure;
 };
 
 struct Testimony {
   std::string file;
   std::string source;  // "NCCL RAS"
   std::vector<Witness> witnesses;
+  std::vector<std::string> conclusions = {};  // what they say together, as far as it is certain
 };
 
 // Of damaged files: nobody would read more.
 inline constexpr size_t kMostWitnesses = 1 << 16;
 
-// What NCCL's RAS service answers to "SET FORMAT json" (NCCL 2.28 and later).
+// What NCCL's RAS service answers: text (ncclras, NCCL 2.24 and later), or JSON after "SET FORMAT
+// json" (2.28 and later).
 bool looks_like_ras(std::string_view bytes);
 Result<Testimony> read_ras(std::string_view bytes, const std::string& file);
 
-// Lines that NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,COLL writes, also among others.
+// Lines that NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,COLL,NET writes, or WARN, also among others.
 bool looks_like_nccl_log(std::string_view bytes);
 Result<Testimony> read_nccl_log(std::string_view bytes, const std::string& file);
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -168,6 +169,16 @@ std::string head_of(const std::string& path, size_t bytes) {
   std::string head(bytes, '\0');
   head.resize(file->read(0, std::as_writable_bytes(std::span(head))));
   return head;
+}
+
+std::string tail_of(const std::string& path, size_t bytes) {
+  const Result<InputFile> file = InputFile::open(path);
+  if (!file) {
+    return "";
+  }
+  std::string tail(std::min<uint64_t>(bytes, file->bytes()), '\0');
+  tail.resize(file->read(file->bytes() - tail.size(), std::as_writable_bytes(std::span(tail))));
+  return tail;
 }
 
 }  // namespace traintrace

@@ -55,5 +55,6 @@ class InputFile {
 
 // Up to `bytes` from the beginning; empty: none can be read.
 std::string head_of(const std::string& path, size_t bytes);
+std::string tail_of(const std::string& path, size_t bytes);  // up to the end
 
 }  // namespace traintrace

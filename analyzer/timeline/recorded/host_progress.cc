@@ -140,7 +140,8 @@ void HostProgress::complete(const Positions& positions, int64_t enter_ns, int64_
     });
     Device& device = devices_[state.device];
     if (state.done == state.enqueued && --device.streams == 0) {
-      busy_.push_back({state.device, device.begin_ns, time_ns, device.launch});
+      busy_.push_back({state.device, device.begin_ns, time_ns, device.launch,
+                       time_ns - enter_ns >= kNoiseNs ? End::kBlocked : End::kSeen});
     }
   }
 }

@@ -17,11 +17,14 @@ namespace traintrace {
 class HostProgress {
  public:
   using Stream = EventWaits::Stream;
+  // kBlocked: the host was in a call that waited for it.
+  enum class End : uint8_t { kNotSeen, kSeen, kBlocked };
   // While something may have been running: from a launch until it is known that all is done.
   struct Busy {
     int device;
     int64_t begin_ns, end_ns;
     uint64_t launch;  // what began it; 0: before the records begin
+    End end = End::kNotSeen;
   };
 
   // kBrief: over as soon as it begins, next to what it stands behind: a copy of a few bytes.

@@ -108,6 +108,7 @@ class Recorded {
   CallSites sites_;
   std::vector<uint64_t> pageable_;
   std::map<uint32_t, std::vector<HostSample>> samples_;  // by thread
+  std::map<uint32_t, std::vector<SampledSpan>> looked_;  // by number of the thread, in order
   RecordedProducts products_;
   RecordedStreams streams_;
   RecordedMessages messages_;
@@ -336,7 +337,7 @@ void Recorded::add_by_host(Thread& thread) {
   const RecordedHost::Gives gives = host_->called(trace_.events[thread.open.back()], id);
   const bool enters =
       thread.open.size() == 1 && host_->entered_collective(trace_.events[outer], id);
-  if (gives == RecordedHost::Gives::kFirst || enters) {
+  if (gives >= RecordedHost::Gives::kAfterPause || enters) {
     add_call(outer, id, stack_of(thread));
   }
   if (enters) {
@@ -387,6 +388,9 @@ void Recorded::add_samples() {
             {sampled.span.begin_ns - timeline_.base_ns, sampled.span.end_ns - timeline_.base_ns, 0,
              name(*loader), known->second.number, HostCallKind::kLoader},
             sampled.stack);
+      }
+      if (sampled.span.begin_ns >= start_) {
+        looked_[known->second.number].push_back(sampled);
       }
     }
   }
@@ -460,6 +464,10 @@ void Recorded::read() {
   add_steps();
   add_ranges();
   sort();
+  timeline_.spent_in = spent_in(timeline_, looked_, [&](uint32_t stack) {
+    const std::string& site = sites_.of(stack);
+    return site.empty() ? kNoName : name(site);
+  });
   products_.finish(timeline_);
   timeline_.models = recorded_models(trace_);
   streams_.finish(timeline_);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "analyzer/timeline/recorded/recorded_words.h"
+#include "format/hashes.h"
 
 namespace traintrace {
 namespace {
@@ -121,6 +122,9 @@ void RecordedHost::returned(const CallRecord& event) {
   const TimeNs enter = event.enter - base_ns_;
   const TimeNs leave = std::max(event.leave, event.enter) - base_ns_;
   const bool asks = schema.kind == "sync" || schema.kind == "query";
+  if (asks || waits(event)) {
+    repeated_.waited(leave);
+  }
   if ((asks && has_field(schema, "stream")) || has_copied_to_host(event)) {
     progress_.synchronised(stream_of(event), enter, leave);
   } else if (asks && has_field(schema, "event")) {
@@ -144,24 +148,50 @@ HostProgress::Weight RecordedHost::weight_of(const CallRecord& event) const {
   return is_brief || is_nccls ? HostProgress::Weight::kBrief : HostProgress::Weight::kWork;
 }
 
+uint64_t RecordedHost::what_of(const CallRecord& event) const {
+  constexpr std::array<std::string_view, 5> kSays = {"function", "grid", "block", "graph_exec",
+                                                     "bytes"};
+  const std::vector<FieldSchema>& fields = trace_.calls[event.call].fields;
+  const auto values = trace_.values_of(event);
+  uint64_t what = event.call;
+  for (size_t i = 0; i < fields.size() && i < values.size(); ++i) {
+    if (std::find(kSays.begin(), kSays.end(), fields[i].name) != kSays.end()) {
+      what = format::mixed(what, values[i]);
+    }
+  }
+  return what;
+}
+
+RecordedHost::Gives RecordedHost::give(const CallRecord& event, const HostProgress::Stream& stream,
+                                       HostProgress::Weight weight, uint64_t id) {
+  const CallSchema& schema = trace_.calls[event.call];
+  const TimeNs enter = event.enter - base_ns_;
+  const TimeNs leave = std::max(event.leave, event.enter) - base_ns_;
+  const bool is_first = progress_.enqueued(stream, device_of(event), enter, id, weight);
+  if (schema.library == "nccl" || schema.kind == "memory-operation" ||
+      schema.kind == "host-function") {
+    repeated_.depends_on_others();
+  }
+  const bool begins =
+      repeated_.given(device_of(event), {enter, leave, id, what_of(event)},
+                      is_first ? RepeatedWork::Before::kIsIdle : RepeatedWork::Before::kMayBeBusy);
+  return is_first ? Gives::kFirst : begins ? Gives::kAfterPause : Gives::kMore;
+}
+
 RecordedHost::Gives RecordedHost::called(const CallRecord& event, uint64_t id) {
   const CallSchema& schema = trace_.calls[event.call];
-  const TimeNs time = event.enter - base_ns_;
   Gives gives = Gives::kNothing;
-  const auto enqueue = [&](const HostProgress::Stream& stream, HostProgress::Weight weight) {
-    const bool is_first = progress_.enqueued(stream, device_of(event), time, id, weight);
-    gives = std::max(gives, is_first ? Gives::kFirst : Gives::kMore);
-  };
   if (gives_work(schema)) {
     const HostProgress::Stream stream = stream_of(event);
-    enqueue(stream, weight_of(event));
+    gives = give(event, stream, weight_of(event), id);
     if (schema.library == "nccl") {
       in_group_.push_back(stream);
       in_nccl_[event.thread] = event.leave;
     }
   } else if (schema.kind == "group-end") {  // only now it is launched
     for (const HostProgress::Stream& stream : in_group_) {
-      enqueue(stream, HostProgress::Weight::kBrief);  // as a part of what was called in it
+      // As a part of what was called in it.
+      gives = std::max(gives, give(event, stream, HostProgress::Weight::kBrief, id));
     }
     in_group_.clear();
     in_nccl_[event.thread] = event.leave;
@@ -197,13 +227,17 @@ bool RecordedHost::entered_collective(const CallRecord& event, uint64_t id) {
 }
 
 void RecordedHost::finish(Timeline& timeline) {
-  for (const HostProgress::Busy& busy : progress_.finish()) {
-    const auto call =
-        std::find_if(timeline.calls.begin(), timeline.calls.end(),
-                     [&](const HostCall& each) { return each.correlation == busy.launch; });
-    const uint32_t name = busy.launch == 0 || call == timeline.calls.end() ? 0 : call->name;
-    timeline.work.push_back({busy.begin_ns, std::max(busy.end_ns, busy.begin_ns), busy.launch, name,
-                             0, busy.device, WorkKind::kCompute});
+  std::unordered_map<uint64_t, uint32_t> names;  // of calls that launch
+  for (const HostCall& call : timeline.calls) {
+    if (call.correlation != 0) {
+      names.try_emplace(call.correlation, call.name);
+    }
+  }
+  for (const RepeatedWork::Piece& piece : repeated_.pieces(progress_.finish())) {
+    const auto name = names.find(piece.launch);
+    timeline.work.push_back({piece.span.begin_ns, std::max(piece.span.end_ns, piece.span.begin_ns),
+                             piece.launch, name == names.end() ? 0 : name->second, 0, piece.device,
+                             WorkKind::kCompute, piece.end});
   }
   for (GpuWork& entry : entries_) {
     entry.end_ns =

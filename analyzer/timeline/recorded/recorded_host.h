@@ -10,6 +10,7 @@
 
 #include "analyzer/reader/process_trace.h"
 #include "analyzer/timeline/recorded/host_progress.h"
+#include "analyzer/timeline/recorded/repeated_work.h"
 #include "analyzer/timeline/timeline.h"
 
 namespace traintrace {
@@ -18,8 +19,9 @@ class RecordedHost {
  public:
   enum class Gives : uint8_t {
     kNothing,
-    kMore,   // work to a GPU that may have some
-    kFirst,  // work to a GPU that certainly had none
+    kMore,        // work to a GPU that may have some
+    kAfterPause,  // the same, and the host had given it nothing for a while
+    kFirst,       // work to a GPU that certainly had none
   };
 
   // `trace` outlives it; `base_ns` is time 0 of its timeline.
@@ -41,6 +43,10 @@ class RecordedHost {
   // The device that giving back its memory waits for; none: it does not wait, or is not known to.
   HostProgress::Weight weight_of(const CallRecord& event) const;
   std::optional<int> device_of_freed(const CallRecord& event) const;
+  // The same for the same work.
+  uint64_t what_of(const CallRecord& event) const;
+  Gives give(const CallRecord& event, const HostProgress::Stream& stream,
+             HostProgress::Weight weight, uint64_t id);
 
   // Where that was not recorded, the process's only one: it can only make that look busier.
   int device_of(const CallRecord& event) const;
@@ -49,6 +55,7 @@ class RecordedHost {
   const TimeNs base_ns_;
   int only_device_ = -1;  // -1: there are several
   HostProgress progress_;
+  RepeatedWork repeated_;
   int captures_ = 0;
   std::unordered_map<uint64_t, int> allocated_on_;  // devices, by address
   bool knows_all_memory_ = true;

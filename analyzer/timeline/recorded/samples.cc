@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 namespace traintrace {
 namespace {
@@ -60,6 +61,41 @@ std::vector<SampledSpan> sampled_spans(std::vector<HostSample> samples, std::vec
     }
   }
   return spans;
+}
+
+std::vector<uint32_t> spent_in(const Timeline& timeline, const SampledThreads& threads,
+                               const std::function<uint32_t(uint32_t)>& site_of) {
+  if (threads.empty()) {
+    return {};
+  }
+  std::vector<uint32_t> result(timeline.calls.size(), kNoName);
+  std::vector<int64_t> until(timeline.threads.size(), 0);
+  for (size_t i = 0; i < timeline.calls.size(); ++i) {
+    const HostCall& call = timeline.calls[i];
+    const Span between = {until[call.thread], call.start_ns};
+    until[call.thread] = std::max(between.begin_ns, call.end_ns);
+    const auto thread = threads.find(call.thread);
+    if (thread == threads.end()) {
+      continue;
+    }
+    auto sampled = std::upper_bound(
+        thread->second.begin(), thread->second.end(), timeline.base_ns + between.begin_ns,
+        [](TimeNs time, const SampledSpan& each) { return time < each.span.end_ns; });
+    std::map<uint32_t, int64_t> times;  // by site
+    for (; sampled != thread->second.end(); ++sampled) {
+      const Span span = {sampled->span.begin_ns - timeline.base_ns,
+                         sampled->span.end_ns - timeline.base_ns};
+      if (span.begin_ns >= between.end_ns) {
+        break;
+      }
+      times[site_of(sampled->stack)] += length_ns(within({span}, between));
+    }
+    const auto most =
+        std::max_element(times.begin(), times.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    result[i] = most == times.end() ? kNoName : most->first;
+  }
+  return result;
 }
 
 std::optional<std::string> loader_frame(const StackText& stack) {

@@ -28,6 +28,12 @@ struct Removal {
   // ranks of a collective, or the other side of a message, have come.  Messages that are not
   // matched, and collectives of groups that are not known, take none.
   std::vector<size_t> communication = {};
+  // Of one process, the same of these pieces of communication alone.
+  struct Pieces {
+    size_t timeline = 0;            // in Profile::timelines
+    std::vector<size_t> work = {};  // in Timeline::work, in order
+  };
+  std::vector<Pieces> pieces = {};
   // On one GPU, copies and sets take no time.
   struct Copies {
     size_t device = 0;                 // in Profile::devices

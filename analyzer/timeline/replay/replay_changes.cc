@@ -37,6 +37,11 @@ class Changing {
         }
       }
     }
+    for (const Removal::Pieces& pieces : removal_.pieces) {
+      for (const size_t work : pieces.work) {
+        changes_[pieces.timeline].takes_no_time[work] = true;
+      }
+    }
     leave_out_slow_hosts();
     for (const size_t process : removal_.loaded_hosts) {
       leave_out_loading(process);

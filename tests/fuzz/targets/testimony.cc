@@ -1,10 +1,11 @@
-// What NCCL says of itself: its RAS service's JSON, and its log.
+// What NCCL and PyTorch say of themselves: the status of RAS, and logs.
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "analyzer/importers/logs/testimony.h"
+#include "analyzer/importers/logs/watchdog_log.h"
 
 namespace {
 
@@ -27,6 +28,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } else {
     looks_like_nccl_log(bytes);
     check(read_nccl_log(bytes, file));
+    looks_like_watchdog_log(bytes);
+    check(read_watchdog_log(bytes, file));
   }
   return 0;
 }
