@@ -22,7 +22,7 @@
 #include "analyzer/model/process/look_up_code.h"
 #include "analyzer/model/runs/rank_assignment.h"
 #include "analyzer/page/page.h"
-#include "analyzer/reader/files/pointer_file.h"
+#include "analyzer/reader/files/united_errors.h"
 #include "analyzer/reporters/findings_report.h"
 #include "analyzer/telemetry/gpu_history.h"
 
@@ -165,7 +165,7 @@ std::vector<Finding> findings_about(Run& run, const Given& given) {
 Result<Given> read_given(const std::vector<std::string>& arguments) {
   TraceSet traces = read_for_verdict(arguments);
   if (traces.processes.empty() && traces.supporting.empty() && !traces.errors.empty()) {
-    const std::vector<ReadError> errors = with_elsewhere_in_one(std::move(traces.errors));
+    const std::vector<ReadError> errors = united_errors(std::move(traces.errors));
     for (size_t i = 0; i + 1 < errors.size(); ++i) {
       say(errors[i]);
     }

@@ -17,6 +17,7 @@
 #include "analyzer/reader/files/trace_memory.h"
 #include "analyzer/text/sizes.h"
 #include "analyzer/text/words.h"
+#include "format/pack.h"
 #include "format/segments.h"
 
 namespace traintrace {
@@ -119,10 +120,17 @@ std::string no_traces_in(const std::string& name) {
 
 struct Collected {
   size_t processes = 0;
+  size_t before = 0;              // of whose traces only the packs are left
   std::vector<std::string> gone;  // pointers of a host of this name lead to them
   uint64_t bytes = 0;
   bool failed = false;
 };
+
+// Collected before it was removed, or on the host of this name that has it.
+bool has_pack(const std::string& folder, const std::string& trace) {
+  std::error_code ignored;
+  return fs::exists(fs::path(folder) / fs::path(trace).stem().concat(format::kPackSuffix), ignored);
+}
 
 Collected pack_all(const Found& found, const std::string& folder, const RingPart& ring) {
   Collected collected;
@@ -134,8 +142,12 @@ Collected pack_all(const Found& found, const std::string& folder, const RingPart
         collected.bytes += packed->bytes;
       } else if (std::error_code ignored;
                  found.pointed.contains(trace) && !fs::exists(trace, ignored)) {
-        collected.failed = true;
-        collected.gone.push_back(trace);
+        if (has_pack(folder, trace)) {
+          ++collected.before;
+        } else {
+          collected.failed = true;
+          collected.gone.push_back(trace);
+        }
       } else if (!packed.error().not_begun) {
         collected.failed = true;
         say(packed.error());
@@ -166,11 +178,15 @@ int tell(const Found& found, const Collected& collected, const std::string& trac
     print(fmt::format("{}: collected {} process{} into {} ({})\n", this_host(), collected.processes,
                       collected.processes == 1 ? "" : "es", folder,
                       file_size_text(collected.bytes)));
-  } else if (!collected.failed && found.elsewhere != 0) {
+  } else if (!collected.failed && found.elsewhere != 0 && collected.before == 0) {
     print(fmt::format("{}: nothing to collect: all {} traces are on other hosts\n", this_host(),
                       found.elsewhere));
   }
-  const bool nothing = collected.processes == 0 && found.elsewhere == 0;
+  if (collected.processes == 0 && collected.before != 0) {
+    print(fmt::format("{}: nothing more to collect: {} pack{} in {} already\n", this_host(),
+                      collected.before, collected.before == 1 ? " is" : "s are", folder));
+  }
+  const bool nothing = collected.processes == 0 && collected.before == 0 && found.elsewhere == 0;
   if (nothing && !collected.failed && found.errors.empty()) {
     return fail(no_traces_in(traces));
   }

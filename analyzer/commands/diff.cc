@@ -16,11 +16,12 @@
 #include "analyzer/isolation/stage.h"
 #include "analyzer/judge/load.h"
 #include "analyzer/page/page.h"
-#include "analyzer/reader/files/pointer_file.h"
+#include "analyzer/reader/files/united_errors.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/diff_report.h"
 #include "analyzer/text/printable.h"
 #include "analyzer/text/screen.h"
+#include "analyzer/text/shell_word.h"
 #include "analyzer/text/units.h"
 
 namespace traintrace {
@@ -36,7 +37,7 @@ Result<Run> run_of(const std::string& path) {
   const std::vector<std::string> paths = {path};
   TraceSet set = read_traces(paths, {.events = false});
   const bool nothing = set.processes.empty() && !set.errors.empty();
-  const std::vector<ReadError> errors = with_elsewhere_in_one(set.errors);
+  const std::vector<ReadError> errors = united_errors(set.errors);
   for (size_t i = nothing ? 1 : 0; i < errors.size(); ++i) {
     say(errors[i]);
   }

@@ -8,7 +8,7 @@
 #include "analyzer/commands/command.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/model/ids.h"
-#include "analyzer/reader/files/pointer_file.h"
+#include "analyzer/reader/files/united_errors.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/text/dump_printer.h"
 #include "analyzer/text/words.h"
@@ -93,7 +93,7 @@ std::string missing_text(const std::vector<ProcessTrace>& traces, const std::vec
 int dump(const DumpArguments& arguments) {
   // First who there is, then one process after the other: all events at once may be gigabytes.
   TraceSet set = read_traces(arguments.traces, {.events = false});
-  for (const ReadError& error : with_elsewhere_in_one(set.errors)) {
+  for (const ReadError& error : united_errors(set.errors)) {
     say(error);
   }
   if (set.processes.empty()) {

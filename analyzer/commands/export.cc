@@ -22,7 +22,7 @@
 #include "analyzer/isolation/stage.h"
 #include "analyzer/judge/judge.h"
 #include "analyzer/model/runs/run_clocks.h"
-#include "analyzer/reader/files/pointer_file.h"
+#include "analyzer/reader/files/united_errors.h"
 #include "analyzer/reader/read_trace.h"
 
 namespace traintrace {
@@ -190,7 +190,7 @@ int export_traces(const ExportArguments& arguments) {
   const bool memory = arguments.kind == "torch-snapshot" || arguments.kind == "heaptrack" ||
                       arguments.kind == "collapsed";
   TraceSet set = read_traces(arguments.traces, {.events = memory});
-  for (const ReadError& error : with_elsewhere_in_one(set.errors)) {
+  for (const ReadError& error : united_errors(set.errors)) {
     say(error);
   }
   if (set.processes.empty() && (memory || !set.errors.empty())) {

@@ -17,9 +17,11 @@
 #include <utility>
 #include <vector>
 
+#include "analyzer/commands/preload_obstacle.h"
 #include "analyzer/reader/files/trace_memory.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/card.h"
+#include "analyzer/text/shell_word.h"
 #include "analyzer/text/sizes.h"
 #include "format/segments.h"
 
@@ -99,37 +101,63 @@ bool is_disabled() {
   return disabled != nullptr && std::string_view(disabled) == "1";
 }
 
-std::vector<std::string> places_of(const std::string& folder) {
-  std::vector<std::string> places = other_folders();
-  places.insert(places.begin(), folder);
-  return places;
+// Of this run only: others may record at the same time where their folder holds nothing either.
+void add_elsewhere(const std::string& folder, int64_t since_ns,
+                   std::map<std::string, Recorded>& places) {
+  for (const std::string& copy : copies_in_other_folders(folder)) {
+    add(copy, since_ns, places[fs::path(copy).parent_path().string()]);
+  }
 }
 
-// The first place that has any.
+// The place that has most: the folder itself, or where traces go that cannot be put there.
 std::pair<std::string, Recorded> find_recorded(const std::string& folder, int64_t since_ns) {
-  for (const std::string& place : places_of(folder)) {
-    Recorded recorded = recorded_in(place, since_ns);
-    if (!recorded.processes.empty()) {
-      return {place, std::move(recorded)};
+  std::map<std::string, Recorded> places;
+  add_elsewhere(folder, since_ns, places);
+  std::pair<std::string, Recorded> most = {folder, recorded_in(folder, since_ns)};
+  for (auto& [place, recorded] : places) {
+    if (recorded.processes.size() > most.second.processes.size()) {
+      most = {place, std::move(recorded)};
     }
   }
-  return {};
+  return most;
+}
+
+// That the keepers left there: analyze and collect follow them.
+bool has_pointers(const std::string& folder) {
+  std::error_code ignored;
+  const fs::directory_iterator entries(folder, ignored);
+  return std::any_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
+    return entry.path().extension() == ".pointer";
+  });
 }
 
 }  // namespace
 
-std::string recorded_text(const std::string& folder, int64_t since_ns) {
+std::string recorded_text(const std::string& folder, int64_t since_ns, const std::string& program) {
   if (is_disabled()) {
     return "nothing recorded: TRAINTRACE_DISABLE=1";
   }
   const auto [place, recorded] = find_recorded(folder, since_ns);
   const size_t count = recorded.processes.size();
   if (count == 0) {
-    return "nothing recorded: no process used CUDA or NCCL";
+    const std::string why = preload_obstacle(program);
+    return fmt::format("nothing recorded in {}: {}", as_typed(folder),
+                       why.empty() ? "no process that records there used CUDA or NCCL (started "
+                                     "without LD_PRELOAD, or linked statically, none records)"
+                                   : program + " " + why);
+  }
+  const std::string how_many =
+      fmt::format("recorded {} process{} in {} ({})", count, count == 1 ? "" : "es",
+                  as_typed(place), file_size_text(recorded.bytes));
+  if (place != folder && has_pointers(folder)) {
+    const std::string typed = shell_word(as_typed(folder));
+    return fmt::format(
+        "{}, where {} points to; next: traintrace analyze {}; with other hosts, first on each of "
+        "them: traintrace collect {}",
+        how_many, as_typed(folder), typed, typed);
   }
   const std::string name = as_typed(place);
-  return fmt::format("recorded {} process{} in {} ({}){}; next: traintrace analyze{}", count,
-                     count == 1 ? "" : "es", name, file_size_text(recorded.bytes),
+  return fmt::format("{}{}; next: traintrace analyze{}", how_many,
                      place == folder ? "" : ", as " + folder + " cannot hold traces",
                      name == "traintrace" ? "" : " " + shell_word(name));
 }

@@ -7,8 +7,8 @@
 namespace traintrace {
 
 // Traces that processes of this host began at `since_ns` (CLOCK_REALTIME) or later, in `folder` and
-// where traces go that cannot be put there.
-std::string recorded_text(const std::string& folder, int64_t since_ns);
+// where traces go that cannot be put there.  `program`: what was started, as it was typed.
+std::string recorded_text(const std::string& folder, int64_t since_ns, const std::string& program);
 
 // Which of those could not be packed into the folder of TRAINTRACE_COLLECT, and what to type then.
 // Empty: all of them were, or nobody wanted it.  Waits for keepers, which pack at the end of a

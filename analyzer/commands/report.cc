@@ -18,8 +18,8 @@
 #include "analyzer/judge/load.h"
 #include "analyzer/memory/device_peaks.h"
 #include "analyzer/page/page.h"
-#include "analyzer/reader/files/pointer_file.h"
 #include "analyzer/reader/files/read_stage.h"
+#include "analyzer/reader/files/united_errors.h"
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reporters/report_cause.h"
 #include "analyzer/reporters/report_check.h"
@@ -28,6 +28,7 @@
 #include "analyzer/reporters/report_table.h"
 #include "analyzer/symbols/symbolizer.h"
 #include "analyzer/text/progress.h"
+#include "analyzer/text/shell_word.h"
 #include "analyzer/timeline/collectives/arrivals.h"
 #include "analyzer/timeline/profile.h"
 #include "analyzer/timeline/recorded/recorded.h"
@@ -239,7 +240,7 @@ void complete_ranks(const Run& run, ReportTable& table) {
 
 int report_recorded(const ReportArguments& arguments) {
   TraceSet set = read_traces(arguments.traces, {.events = false});
-  for (const ReadError& error : with_elsewhere_in_one(set.errors)) {
+  for (const ReadError& error : united_errors(set.errors)) {
     say(error);
   }
   if (set.processes.empty()) {
@@ -294,7 +295,7 @@ std::vector<Timeline> timelines_of(const std::vector<ProcessTrace>& processes,
 
 int report_ranges(const ReportArguments& arguments) {
   TraceSet set = read_traces(arguments.traces, {.events = true});
-  for (const ReadError& error : with_elsewhere_in_one(set.errors)) {
+  for (const ReadError& error : united_errors(set.errors)) {
     say(error);
   }
   if (set.processes.empty()) {
@@ -327,7 +328,7 @@ bool is_of_values(const std::string& by) {
 
 int report_values(const ReportArguments& arguments) {
   TraceSet set = read_traces(arguments.traces, {.events = false});
-  for (const ReadError& error : with_elsewhere_in_one(set.errors)) {
+  for (const ReadError& error : united_errors(set.errors)) {
     say(error);
   }
   if (set.processes.empty()) {
@@ -398,7 +399,7 @@ int report(const ReportArguments& arguments) {
     return report_recorded(arguments);
   }
   const TraceSet set = read_traces(arguments.traces, {.events = true});
-  for (const ReadError& error : with_elsewhere_in_one(set.errors)) {
+  for (const ReadError& error : united_errors(set.errors)) {
     say(error);
   }
   if (set.processes.empty()) {

@@ -1,6 +1,8 @@
 // traintrace run: a program with the tracer in it.
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -11,7 +13,9 @@
 #include "analyzer/commands/command.h"
 #include "analyzer/commands/recorded.h"
 #include "analyzer/commands/setting_values.h"
+#include "analyzer/isolation/answer_within.h"
 #include "analyzer/text/nearest.h"
+#include "analyzer/text/shell_word.h"
 #include "format/schema.h"
 
 namespace traintrace {
@@ -66,7 +70,10 @@ void put_into_environment(const Settings& settings, const fs::path& library) {
         name == "TRAINTRACE_DIR" || (name == "TRAINTRACE_COLLECT" && value != "off");
     setenv(name.c_str(), (folder ? fs::absolute(value).string() : value).c_str(), 1);
   }
-  setenv("TRAINTRACE_DIR", fs::absolute("traintrace").c_str(), 0);
+  if (const char* const folder = std::getenv("TRAINTRACE_DIR");
+      folder == nullptr || *folder == '\0') {
+    setenv("TRAINTRACE_DIR", fs::absolute("traintrace").c_str(), 1);
+  }
   listen_to_nvtx(library);
 }
 
@@ -80,6 +87,43 @@ std::vector<std::string> program_of(const CLI::App& command, const Invocation& i
   return program;
 }
 
+// The program has ended, and so does this one, whether its folder answers or not.
+void tell_recorded(const std::string& name, int64_t since_ns, const std::string& program) {
+  constexpr auto kMostWait = std::chrono::seconds(6);
+  const std::string folder = fs::absolute(name).string();
+  const Answer answer = answer_within(kMostWait, [&](const Say& say) {
+    say(recorded_text(folder, since_ns, program));
+    const std::string not_collected = not_collected_text(folder, since_ns);
+    say(not_collected.empty() ? "" : '\0' + not_collected);
+  });
+  if (answer.text.empty()) {
+    note(
+        fmt::format("{} does not answer, so what was recorded is not known; once it does: "
+                    "traintrace analyze {}",
+                    folder, shell_word(folder)));
+    return;
+  }
+  const size_t end = answer.text.find('\0');
+  note(answer.text.substr(0, end));
+  if (end != answer.text.npos) {
+    note(answer.text.substr(end + 1));
+  }
+}
+
+// "--out" of "--dir", as the variable is TRAINTRACE_DIR; empty: no variable is called like that.
+std::string option_of_variable(std::string name) {
+  name.erase(0, name.find_first_not_of('-'));
+  std::transform(name.begin(), name.end(), name.begin(), [](char c) {
+    return c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  });
+  for (const format::SettingSpec& setting : format::kSettings) {
+    if (setting.environment == "TRAINTRACE_" + name) {
+      return "--" + std::string(setting.option);
+    }
+  }
+  return "";
+}
+
 int run(const CLI::App& command, const Settings& settings, const Invocation& invocation) {
   const std::vector<std::string> program = program_of(command, invocation);
   if (!command.remaining().empty() && program[0].starts_with("-")) {
@@ -88,7 +132,9 @@ int run(const CLI::App& command, const Settings& settings, const Invocation& inv
       known.push_back("--" + option->get_lnames().at(0));
     }
     const std::string name = program[0].substr(0, program[0].find('='));
-    return fail("run has no option " + name + did_you_mean(name, known));
+    const std::string same = option_of_variable(name);
+    return fail("run has no option " + name +
+                (same.empty() ? did_you_mean(name, known) : "; did you mean " + same + "?"));
   }
   for (const format::SettingSpec& setting : format::kSettings) {
     const auto said = settings.find(setting.environment);
@@ -112,11 +158,7 @@ int run(const CLI::App& command, const Settings& settings, const Invocation& inv
   constexpr int kNotStarted = 126;  // and 127
   if (status != kNotStarted && status != kNotStarted + 1) {
     const int64_t since_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(began).count();
-    note(recorded_text(fs::absolute(folder).string(), since_ns));
-    const std::string not_collected = not_collected_text(fs::absolute(folder).string(), since_ns);
-    if (!not_collected.empty()) {
-      note(not_collected);
-    }
+    tell_recorded(folder, since_ns, program.front());
   }
   return status;
 }

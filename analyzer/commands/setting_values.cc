@@ -43,7 +43,8 @@ std::string complaint_about(const format::SettingSpec& setting, std::string_view
   const auto number = parse_unsigned(value);
   return number && *number >= *least && most && *number <= *most
              ? ""
-             : said + " is not within " + std::string(values);
+             : said + " is not a number from " + std::string(values.substr(0, dots)) + " to " +
+                   std::string(values.substr(dots + 2));
 }
 
 }  // namespace traintrace

@@ -12,6 +12,7 @@
 #include "analyzer/commands/command.h"
 #include "analyzer/reporters/card.h"
 #include "analyzer/text/screen.h"
+#include "analyzer/text/shell_word.h"
 #include "analyzer/text/words.h"
 #include "analyzer/top/job_view.h"
 #include "analyzer/top/recorded_folders.h"

@@ -420,7 +420,10 @@ ReadError no_default_folder() {
   error.message =
       "no traces in ./traintrace, the default. Record some: traintrace run -- PROGRAM; or name "
       "their folder";
-  if (const std::string places = other_folders_with_traces(); !places.empty()) {
+  const char* const named = std::getenv("TRAINTRACE_DIR");
+  if (named != nullptr && *named != '\0') {
+    error.message += fmt::format(" (TRAINTRACE_DIR names {})", named);
+  } else if (const std::string places = other_folders_with_traces(); !places.empty()) {
     error.message += " (there are traces in " + places + ")";
   }
   error.fatal = true;

@@ -21,6 +21,7 @@
 #include "analyzer/reporters/findings_report.h"
 #include "analyzer/reporters/people_lines.h"
 #include "analyzer/reporters/place_role.h"
+#include "analyzer/text/shell_word.h"
 #include "analyzer/text/units.h"
 #include "analyzer/text/wall_clock.h"
 

@@ -54,7 +54,5 @@ Card card_of(const Run& run, const Finding& finding, const CardOptions& options,
 std::vector<CodePlace> job_frames(const Run& run, const CodePlace& place);
 // "Rank 2", "Ranks 0, 1, 3", "Ranks 0-3, 7".
 std::string rank_title(const Ranks& ranks);
-// As a word of a shell command.
-std::string shell_word(const std::string& word);
 
 }  // namespace traintrace

@@ -140,9 +140,10 @@ bool CopyFile::create_named(int folder) noexcept {
 
 bool CopyFile::create_in(const CopyPlace& place) noexcept {
   constexpr uint64_t kLeast = uint64_t{8} << 20;
-  create_folders(place.folder.c_str());
+  const int not_created = create_folders(place.folder.c_str());
   const int folder = open_copy_folder(place);
   if (folder < 0) {
+    errno = errno == ENOENT && not_created != 0 ? not_created : errno;
     return false;
   }
   const bool ours = place.ours || (memory_->keep_flags & format::kDefaultFolder) != 0;
@@ -168,6 +169,25 @@ bool CopyFile::create_in(const CopyPlace& place) noexcept {
   return true;
 }
 
+// For people: 63 bytes at most (FileHeader::not_in_folder).
+static const char* why_not_in_folder(int problem) noexcept {
+  switch (problem) {
+    case ENOSPC:
+      return "not enough space";
+    case EDQUOT:
+      return "the disk quota is used up";
+    case EROFS:
+      return "the file system is read-only";
+    case EACCES:
+    case EPERM:
+      return "this user may not write there";
+    case ENOTDIR:
+      return "a file is in its place, or in that of a folder above it";
+    default:
+      return "the folder cannot be opened";
+  }
+}
+
 bool CopyFile::find_place() noexcept {
   CopyPlace places[kCopyPlaces];
   choose_copy_places(memory_->folder, places);
@@ -186,7 +206,7 @@ bool CopyFile::find_place() noexcept {
       return true;
     }
     if (&place == places && place.problem == nullptr) {
-      problem = errno == ENOSPC ? "not enough space" : "the folder cannot be opened";
+      problem = why_not_in_folder(errno);
     }
   }
   // Where the memory has a name, that is where the trace stays.

@@ -20,13 +20,14 @@ namespace {
 constexpr int kMostDevices = 64;
 constexpr uint32_t kMostAttempts = 64;  // of a driver that is never initialized
 
-// The last three may be missing.
+// The last four may be missing.
 struct Driver {
   decltype(&cuDeviceGetCount) get_count;
   decltype(&cuDeviceGet) get;
   decltype(&cuDeviceGetUuid) get_uuid;
   decltype(&cuDeviceGetPCIBusId) get_bus;
   CUresult (*get_memory)(size_t*, CUdevice);
+  decltype(&cuDeviceGetAttribute) get_attribute;
 };
 constinit Driver g_driver = {};
 constinit uint32_t g_found = 0;
@@ -43,6 +44,7 @@ struct Identity {
   CUuuid uuid;
   char bus[32];
   size_t memory;  // bytes; 0: not told
+  int mps;        // not 0: several processes share it through MPS
   bool has_uuid;
   bool has_bus;
 };
@@ -60,6 +62,12 @@ Identity ask(ThreadState& thread, int ordinal) {
     if (driver.get_memory == nullptr ||
         driver.get_memory(&identity.memory, device) != CUDA_SUCCESS) {
       identity.memory = 0;
+    }
+    // Older drivers do not know it.
+    if (driver.get_attribute == nullptr ||
+        driver.get_attribute(&identity.mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device) !=
+            CUDA_SUCCESS) {
+      identity.mps = 0;
     }
   }
   return identity;
@@ -101,6 +109,11 @@ void define(ThreadState& thread, int ordinal) {
     value << static_cast<int64_t>(identity.memory);
     write_fact(thread, key.c_str(), value.c_str());
   }
+  if (identity.mps != 0) {
+    WordText key;
+    key << "gpu-" << int64_t{ordinal} << "-mps";
+    write_fact(thread, key.c_str(), "on");
+  }
 }
 
 // False: it may answer later.
@@ -136,6 +149,7 @@ void gpu_identities_sought(format::Library library, void* handle) noexcept {
   }
   find(handle, "cuDeviceGetPCIBusId", g_driver.get_bus);
   find(handle, "cuDeviceTotalMem_v2", g_driver.get_memory);
+  find(handle, "cuDeviceGetAttribute", g_driver.get_attribute);
   publish(g_found, 1U);
 }
 

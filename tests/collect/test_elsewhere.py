@@ -46,6 +46,12 @@ class Elsewhere(job.Case):
         self.pointer("node1.1.7", 1, "node1")
         self.assertEqual(self.finding("trace.elsewhere")["title"], "the trace of rank 1 is not here but on node1" + UNKNOWN)
 
+    def test_names_of_hosts_are_words_of_a_shell(self):
+        """The line is there to be typed."""
+        self.record(RANK="0", WORLD_SIZE="2")
+        self.pointer("x.1.7", 1, "n;$(touch x)")
+        self.assertIn("--nodelist='n;$(touch x)' traintrace collect", self.finding("trace.elsewhere")["advice"])
+
     def test_nothing_but_pointers(self):
         os.mkdir(f"{self.folder}/traintrace")
         self.many(0)
@@ -105,6 +111,20 @@ class Forbidden(job.Case):
         self.assertEqual(findings["trace.forbidden"]["title"], "you may not read the traces of 1 process" + UNKNOWN)
         self.assertEqual(findings["trace.missing-rank"]["title"], "rank 1 of 2 left no trace that can be read")
         self.assertNotIn("trace.corrupt", findings)
+
+    def test_all_of_them_are_one_line(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs another user")
+        for rank in range(3):
+            self.record(RANK=str(rank), WORLD_SIZE="3")
+        for path in (self.folder, f"{self.folder}/traintrace"):
+            os.chmod(path, 0o755)
+        for command in (["analyze"], ["report"], ["dump"], ["export", "csv", "--output=-"]):
+            done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", job.TRAINTRACE, *command,
+                                   f"{self.folder}/traintrace"], env=job.environment(), capture_output=True, text=True, timeout=120, check=False)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertEqual(done.stderr, f"traintrace: {self.folder}/traintrace: you may not read 3 traces (cannot be opened: Permission denied): analyze as the user who "
+                                          "ran the job, or as root\n")
 
 
 if __name__ == "__main__":

@@ -221,6 +221,19 @@ class Packs(job.Case):
         self.assertEqual(status, 2)
         self.assertTrue(errors.startswith("traintrace: no traces of empty on this host: name the folder that TRAINTRACE_DIR named"), errors)
 
+    def test_packs_of_traces_that_are_gone(self):
+        """Collected before they were removed: nothing is missing."""
+        self.record()
+        self.assertEqual(self.traintrace("collect", "traintrace", "--to=packs")[0], 0)
+        path = self.files("traintrace/*.trace")[0]
+        name = os.path.basename(path)[:-len(".trace")]
+        with open(f"{self.folder}/packs/{name}.pointer", "w", encoding="utf-8") as file:
+            file.write(f"traintrace-pointer 1\n{path}\n{os.uname().nodename}\n")
+        os.unlink(path)
+        said = f"{os.uname().nodename}: nothing more to collect: 1 pack is in packs already\n"
+        self.assertEqual(self.traintrace("collect", "packs"), (0, said, ""))
+        self.assertEqual(self.analyze("packs")["run"]["ranks"], [0])
+
     def test_pointers_to_traces_that_are_gone(self):
         """Two hosts may have one name: of what the other one has, one line is enough."""
         os.mkdir(f"{self.folder}/pointers")

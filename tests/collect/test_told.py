@@ -5,6 +5,10 @@ import subprocess
 import job
 
 
+NOTHING = ("traintrace: nothing recorded in traintrace: no process that records there used CUDA or NCCL (started without LD_PRELOAD, or linked "
+           "statically, none records)\n")
+
+
 class Settings(job.Case):
     def test_a_bad_value_and_an_unknown_name(self):
         status, _, errors = self.record(TRAINTRACE_MODE="fulll", TRAINTRACE_RING_MB="abc", TRAINTRACE_MODEE="full")
@@ -82,6 +86,14 @@ class Settings(job.Case):
                                             "folder: --to=FOLDER\n"))
 
 
+    def test_a_folder_that_gets_pointers(self):
+        """Too small for traces: what to type next leads to them from there, also on other hosts."""
+        script = '"$@"; rm -f /tmp/traintrace-$(id -u)/$(basename small/traces/*.pointer .pointer).trace'
+        done = self.on_small_disk("40k", script, job.TRAINTRACE, "run", "--out=small/traces", "--", *job.JOB)
+        self.assertRegex(done.stderr.splitlines()[-1], r"^traintrace: recorded 1 process in /tmp/traintrace-\d+ \(\d+ KB\), where small/traces points to; next: "
+                         "traintrace analyze small/traces; with other hosts, first on each of them: traintrace collect small/traces$")
+
+
 class Refusals(job.Case):
     """What is set as it should be, and refused by what it needs: one line at that moment, a fact, a finding with the reason."""
 
@@ -121,7 +133,35 @@ class Run(job.Case):
 
     def test_a_program_that_used_no_gpu(self):
         status, _, errors = self.record(program=["sh", "-c", "exit 3"])
-        self.assertEqual((status, errors), (3, "traintrace: nothing recorded: no process used CUDA or NCCL\n"))
+        self.assertEqual((status, errors), (3, NOTHING))
+
+    def test_a_program_without_the_tracer_may_have_used_one(self):
+        """What is said of it is true, too."""
+        for without in (["env", "-i", f"LD_LIBRARY_PATH={job.BUILD}/simgpu"], ["sh", "-c", 'unset LD_PRELOAD; exec "$@"', "sh"]):
+            status, _, errors = self.record(program=[*without, *job.JOB])
+            self.assertEqual((status, errors), (0, NOTHING))
+
+    def test_a_program_that_is_linked_statically(self):
+        with open(f"{self.folder}/main.c", "w", encoding="utf-8") as source:
+            source.write("int main(void) { return 5; }")
+        for option in ("-static", "-static-pie"):
+            if subprocess.run(["cc", option, "-o", "program", "main.c"], cwd=self.folder, capture_output=True, check=False).returncode != 0:
+                self.skipTest(f"no {option} here")
+            status, _, errors = self.record(program=["./program"])
+            self.assertEqual((status, errors), (5, "traintrace: nothing recorded in traintrace: ./program is linked statically, so no library can be "
+                                                   "preloaded into it\n"))
+
+    def test_a_run_within_a_run(self):
+        """What the inner one records is not the outer one's."""
+        _, _, errors = self.record("--out=outer", program=[job.TRAINTRACE, "run", "--out=inner", "--", *job.JOB])
+        inner, outer = errors.splitlines()
+        self.assertRegex(inner, r"^traintrace: recorded 1 process in inner \(\d+ KB\)")
+        self.assertTrue(outer.startswith("traintrace: nothing recorded in outer: "), outer)
+
+    def test_an_empty_folder_name_is_none(self):
+        status, _, errors = self.record(TRAINTRACE_DIR="")
+        self.assertEqual(status, 0, errors)
+        self.assertRegex(errors, r"^traintrace: recorded 1 process in traintrace \(\d+ KB\); next: traintrace analyze\n$")
 
     def test_older_traces_of_the_folder_do_not_count(self):
         self.record()
@@ -162,6 +202,8 @@ class Analyze(job.Case):
         status, _, errors = self.traintrace("analyze")
         self.assertEqual(status, 2)
         self.assertTrue(errors.startswith("traintrace: no traces in ./traintrace, the default. Record some: traintrace run"), errors)
+        _, _, errors = self.traintrace("analyze", TRAINTRACE_DIR="/shared/traces")
+        self.assertTrue(errors.endswith("; or name their folder (TRAINTRACE_DIR names /shared/traces)\n"), errors)
 
     def test_a_trace_of_which_only_the_beginning_is_left(self):
         self.record()

@@ -64,6 +64,21 @@ TEST(GpuIdentities, AreThoseOfTheDriver) {
   }
 }
 
+TEST(GpuIdentities, SayWhetherMpsSharesThem) {
+  auto environment = simgpu();
+  Facts facts = facts_of("allocates_once", environment);
+  EXPECT_EQ(facts.count("gpu-0-mps") + facts.count("gpu-1-mps"), 0U);
+  environment["SIMGPU_MPS"] = "1";
+  facts = facts_of("allocates_by_the_driver", environment);
+  EXPECT_EQ(facts["gpu-0-mps"], "on");
+  EXPECT_EQ(facts["gpu-1-mps"], "on");
+  // As drivers do that do not know the attribute.
+  environment["SIMGPU_FAIL"] = "cuDeviceGetAttribute@1+=1";
+  facts = facts_of("allocates_by_the_driver", environment);
+  EXPECT_EQ(facts.count("gpu-0-mps") + facts.count("gpu-1-mps"), 0U);
+  EXPECT_EQ(facts.count("gpu-0-uuid"), 1U);
+}
+
 // Each attempt is made once for a device, and what is known of it is kept.
 TEST(GpuIdentities, OfADriverThatRefusesAreLeftOut) {
   Facts facts = facts_of("allocates_once", simgpu("cuDeviceGetUuid@1=1"));

@@ -7,6 +7,7 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/trace/trace_finding.h"
 #include "analyzer/reader/files/pointer_file.h"
+#include "analyzer/text/shell_word.h"
 
 namespace traintrace {
 namespace {
@@ -47,7 +48,9 @@ std::string node_list(const std::map<std::string, HostTraces>& hosts) {
   for (const auto& [host, traces] : hosts) {
     names.push_back(host);
   }
-  return names.size() > kMostNames ? "" : fmt::format(" --nodelist={}", fmt::join(names, ","));
+  return names.size() > kMostNames
+             ? ""
+             : " --nodelist=" + shell_word(fmt::format("{}", fmt::join(names, ",")));
 }
 
 std::string advice_for(const std::map<std::string, HostTraces>& hosts) {

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <unordered_set>
 
 #include "analyzer/model/process/library_header.h"
+#include "format/schema.h"
 
 namespace traintrace {
 namespace {
@@ -31,6 +33,13 @@ const ModuleText* module_at(const ProcessTrace& trace, uint64_t address) {
 }
 
 }  // namespace
+
+bool has_linked_runtime(const ProcessTrace& trace) {
+  return !trace.modules.empty() &&
+         std::none_of(trace.modules.begin(), trace.modules.end(), [](const ModuleText& module) {
+           return base_name(module.path).starts_with("libcudart.so");
+         });
+}
 
 bool is_user_module(std::string_view path) {
   const std::string_view name = base_name(path);
@@ -66,24 +75,45 @@ bool is_user_file(std::string_view file) {
          !file.starts_with("torch/") && !is_library_header(file);
 }
 
+bool is_runtime_function(std::string_view function) {
+  static const auto& names = *[] {
+    auto* const all = new std::unordered_set<std::string_view>;
+    for (const format::CallSpec& call : format::kCalls) {
+      if (call.library == format::Library::Runtime) {
+        all->insert(call.name);
+      }
+    }
+    return all;
+  }();
+  return function.starts_with("cuda") && names.contains(function);
+}
+
 uint64_t native_user_frame(const ProcessTrace& trace, const StackText& stack) {
   if (std::any_of(stack.python.begin(), stack.python.end(),
                   [](const PythonFrameText& frame) { return is_user_file(frame.file); })) {
     return 0;
   }
+  uint64_t found = 0;
   uint64_t in_header = 0;
   for (const uint64_t address : stack.native) {
-    const ModuleText* module = module_at(trace, address);
+    const auto known = trace.code.find(address);
+    const bool is_known = known != trace.code.end();
+    if (is_known && is_runtime_function(known->second.function)) {
+      // Of a runtime that is linked into the program: what it calls is its own, too.
+      found = in_header = 0;
+      continue;
+    }
+    const ModuleText* const module = found == 0 ? module_at(trace, address) : nullptr;
     if (module == nullptr || !is_user_module(module->path)) {
       continue;
     }
-    const auto known = trace.code.find(address);
-    if (known == trace.code.end() || !is_library_header(known->second.file)) {
-      return address;
+    if (!is_known || !is_library_header(known->second.file)) {
+      found = address;
+    } else {
+      in_header = in_header == 0 ? address : in_header;
     }
-    in_header = in_header == 0 ? address : in_header;
   }
-  return in_header;
+  return found == 0 ? in_header : found;
 }
 
 bool is_of_torch(const ProcessTrace& trace, const StackText& stack) {

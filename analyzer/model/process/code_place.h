@@ -32,9 +32,15 @@ bool is_user_file(std::string_view file);
 // The same of the file of a native module.
 bool is_user_module(std::string_view path);
 
+// No shared library of the CUDA runtime was loaded: if it is used at all, it is linked into the
+// program or into a library of it, as nvcc does by default.
+bool has_linked_runtime(const ProcessTrace& trace);
+// "cudaMalloc"
+bool is_runtime_function(std::string_view function);
+
 // The return address of the innermost frame that is in no library of the system, of Python or of
-// the vendors, and not known to be of a header of theirs if another is; 0: none, or Python says
-// more.
+// the vendors, nor known to be of a runtime that is linked into the program, and not known to be of
+// a header of theirs if another is; 0: none, or Python says more.
 uint64_t native_user_frame(const ProcessTrace& trace, const StackText& stack);
 
 // A frame is in PyTorch's native libraries.

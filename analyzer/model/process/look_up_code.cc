@@ -1,5 +1,7 @@
 #include "analyzer/model/process/look_up_code.h"
 
+#include <algorithm>
+
 #include "analyzer/isolation/stage.h"
 #include "analyzer/memory/allocator/workspaces.h"
 #include "analyzer/memory/process_memory.h"
@@ -67,9 +69,32 @@ void look_up_workspaces(ProcessTrace& trace, Symbolizer& symbolizer) {
 
 }  // namespace
 
+// Functions of a runtime that is linked into the program, which is seen to call the driver.
+static void look_up_linked_runtime(ProcessTrace& trace, const StackText& stack,
+                                   Symbolizer& symbolizer) {
+  constexpr size_t kMostFrames = 12;  // of the runtime, within one another
+  for (size_t i = 0; i < std::min(stack.native.size(), kMostFrames); ++i) {
+    if (trace.code.contains(stack.native[i])) {
+      continue;
+    }
+    const std::vector<NativeFrame>& frames = symbolizer.frames(trace, stack.native[i]);
+    const auto function = std::find_if(frames.begin(), frames.end(), [](const NativeFrame& frame) {
+      return is_runtime_function(frame.function);
+    });
+    if (function != frames.end()) {
+      trace.code[stack.native[i]] = {function->function, function->module, 0};
+    }
+  }
+}
+
 void look_up_code(ProcessTrace& trace, const std::set<uint32_t>& stacks, Symbolizer& symbolizer) {
+  const bool may_be_linked = has_linked_runtime(trace);
   for (const uint32_t id : stacks) {
     const auto stack = trace.stacks.find(id);
+    if (may_be_linked && stack != trace.stacks.end() &&
+        native_user_frame(trace, stack->second) != 0) {
+      look_up_linked_runtime(trace, stack->second, symbolizer);
+    }
     // Who called a function of a library's header comes next.
     uint64_t address = 0;
     while (stack != trace.stacks.end() &&

@@ -117,30 +117,4 @@ std::string host_list(const std::set<std::string>& hosts) {
                                    : fmt::format("{}", fmt::join(hosts, ", "));
 }
 
-std::vector<ReadError> with_elsewhere_in_one(std::vector<ReadError> errors) {
-  std::set<std::string> hosts;
-  size_t count = 0;
-  std::string folder;
-  for (const ReadError& error : errors) {
-    if (error.elsewhere) {
-      ++count;
-      hosts.insert(error.elsewhere->host);
-      folder = error.file.substr(0, error.file.rfind('/'));
-    }
-  }
-  if (count < 2) {
-    return errors;
-  }
-  std::erase_if(errors, [](const ReadError& error) { return error.elsewhere.has_value(); });
-  ReadError& all = errors.emplace_back();
-  all.file = folder;
-  all.message = fmt::format(
-      "{} traces are on the disks of {} ({}): collect them, on each: srun --nodes={} "
-      "--ntasks-per-node=1 traintrace collect {}",
-      count, hosts.size() == 1 ? "their host" : fmt::format("{} hosts", hosts.size()),
-      host_list(hosts), hosts.size(), folder);
-  all.fatal = true;
-  return errors;
-}
-
 }  // namespace traintrace

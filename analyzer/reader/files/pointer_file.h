@@ -21,7 +21,4 @@ std::optional<ReadError> gone_from_here(const std::string& path);
 // "n0, n1, n3"; of many the first and the last: "n000, .., n127".
 std::string host_list(const std::set<std::string>& hosts);
 
-// Those that are on other hosts as one error, the last: one line for 1,024 ranks.
-std::vector<ReadError> with_elsewhere_in_one(std::vector<ReadError> errors);
-
 }  // namespace traintrace

@@ -5,11 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 
+#include "analyzer/isolation/answer_within.h"
 #include "analyzer/reader/this_machine.h"
 #include "format/segments.h"
 
@@ -82,10 +86,41 @@ std::string whole_path(const std::string& folder) {
   return fs::weakly_canonical(fs::absolute(folder, problem), problem).string();
 }
 
-// The traces in `place` that were to lie in the folder `wanted`, and that are `right`.
+// Where folders are that traces name, by name.  Any of them may lie on a file server that is gone,
+// and it may be anybody's: one that does not answer is not among these.
+std::map<std::string, std::string> resolved(std::set<std::string> names) {
+  constexpr auto kMostWait = std::chrono::seconds(1);
+  constexpr int kMostSilent = 4;
+  std::map<std::string, std::string> found;
+  for (int silent = 0; silent < kMostSilent && !names.empty(); ++silent) {
+    const Answer answer = answer_within(kMostWait, [&](const Say& say) {
+      for (const std::string& name : names) {
+        std::error_code ignored;
+        say(fs::weakly_canonical(name, ignored).string() + '\0');
+      }
+    });
+    std::string_view rest = answer.text;
+    for (size_t end = 0; !names.empty() && (end = rest.find('\0')) != rest.npos;
+         rest.remove_prefix(end + 1)) {
+      found.emplace(*names.begin(), rest.substr(0, end));
+      names.erase(names.begin());
+    }
+    if (answer.whole) {
+      break;
+    }
+    if (!names.empty()) {
+      names.erase(names.begin());  // that one does not answer
+    }
+  }
+  return found;
+}
+
+// Traces by the folder that they name.
+using ByFolder = std::map<std::string, std::vector<std::string>>;
+
+// The traces in `place` that are `right`.
 template <class Right>
-void add_those_for(const std::string& wanted, const fs::path& place, Right right,
-                   std::vector<std::string>& found) {
+void add_traces_in(const fs::path& place, Right right, ByFolder& traces) {
   std::error_code problem;
   for (fs::directory_iterator entry(place, problem), end; !problem && entry != end;
        entry.increment(problem)) {
@@ -94,12 +129,33 @@ void add_those_for(const std::string& wanted, const fs::path& place, Right right
     }
     const Result<TraceBytes> file = TraceBytes::open(entry->path().string());
     const auto header = file ? header_of(*file) : std::nullopt;
-    std::error_code ignored;
-    if (header && right(*header) &&
-        fs::weakly_canonical(bounded_text(header->folder), ignored) == wanted) {
-      found.push_back(entry->path().string());
+    if (header && right(*header)) {
+      traces[bounded_text(header->folder)].push_back(entry->path().string());
     }
   }
+}
+
+// Those that were to lie in this folder, whatever links lead there; sorted.
+std::vector<std::string> of_folder(const std::string& folder, const ByFolder& traces) {
+  std::error_code ignored;
+  const std::string typed = fs::absolute(folder, ignored).lexically_normal().string();
+  const std::string wanted = traces.empty() ? "" : whole_path(folder);
+  std::set<std::string> others;
+  for (const auto& [name, paths] : traces) {
+    if (name != wanted && name != typed) {
+      others.insert(name);
+    }
+  }
+  const std::map<std::string, std::string> real = resolved(others);
+  std::vector<std::string> found;
+  for (const auto& [name, paths] : traces) {
+    const auto there = real.find(name);
+    if (there == real.end() ? !others.contains(name) : there->second == wanted) {
+      found.insert(found.end(), paths.begin(), paths.end());
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 }  // namespace
@@ -119,20 +175,18 @@ Result<TraceBytes> open_newest(const std::string& path) {
 }
 
 std::vector<std::string> memories_not_copied(const std::string& folder) {
-  std::vector<std::string> found;
-  const std::string wanted = whole_path(folder);
+  ByFolder traces;
   std::error_code problem;
   for (fs::directory_iterator user("/dev/shm", problem), end; !problem && user != end;
        user.increment(problem)) {
     if (user->path().filename().string().starts_with("traintrace-")) {
-      add_those_for(
-          wanted, user->path(),
+      add_traces_in(
+          user->path(),
           [](const FileHeader& header) { return header.ready == 1 && header.copy_path[0] == '\0'; },
-          found);
+          traces);
     }
   }
-  std::sort(found.begin(), found.end());
-  return found;
+  return of_folder(folder, traces);
 }
 
 std::vector<std::string> other_folders() {
@@ -149,15 +203,15 @@ std::vector<std::string> other_folders() {
 }
 
 std::vector<std::string> copies_in_other_folders(const std::string& folder) {
-  std::vector<std::string> found;
-  const std::string wanted = whole_path(folder);
+  ByFolder traces;
+  const std::string itself = whole_path(folder);
   for (const std::string& other : other_folders()) {
-    if (other != wanted) {
-      add_those_for(
-          wanted, other, [](const FileHeader&) { return true; }, found);
+    if (other != itself) {
+      add_traces_in(
+          other, [](const FileHeader&) { return true; }, traces);
     }
   }
-  return found;
+  return of_folder(folder, traces);
 }
 
 std::string other_folders_with_traces() {

@@ -122,6 +122,42 @@ class Hangs(unittest.TestCase):
                 self.assertLess(job.counts.longest_ms(), 1000 * BLOCKED)
                 self.assertIsNotNone(storage.final(job.trace), "the copy waits, too")
 
+    def test_run_ends_when_the_job_does(self):
+        """What it says at its end is about a folder that does not answer."""
+        for settings in ([], ["--collect"]):
+            for requests in (0, 3):
+                with self.subTest(settings=settings, requests=requests), contextlib.ExitStack() as stack:
+                    folder = Hanging(stack, NETWORK, requests).folder
+                    own = stack.enter_context(storage.empty_folder())
+                    places = [f"--out={own}", f"--collect={folder}/packs"] if settings else [f"--out={folder}/trace"]
+                    begun = time.monotonic()
+                    run = subprocess.Popen([storage.TRAINTRACE, "run", *places, "--", storage.JOB, "calls", "10", "100", "7"],
+                                           env=storage.environment(own, LD_PRELOAD=""), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                    said = run.communicate(timeout=storage.LONG)
+                    self.assertEqual((run.returncode, said[0]), (7, ""), said)
+                    self.assertLess(time.monotonic() - begun, PATIENCE + 6 + SLACK)
+                    if settings:
+                        self.assertIn(f"recorded 1 process in {own}", said[1])
+                    else:
+                        self.assertIn(f"{folder}/trace does not answer, so what was recorded is not known", said[1])
+                        self.assertEqual(len(storage.without_places(said[1]).splitlines()), 1, said)
+
+    def test_other_jobs_are_read_meanwhile(self):
+        """Memory of a job whose folder is gone names that folder: who looks for traces of another one does not wait for it."""
+        with contextlib.ExitStack() as stack:
+            gone = Job(stack, LOCAL, 0)
+            self.assertTrue(storage.until(lambda: storage.memory_of(gone.job.pid)))
+            own = stack.enter_context(storage.empty_folder())
+            begun = time.monotonic()
+            run = subprocess.run([storage.TRAINTRACE, "run", f"--out={own}/t", "--", storage.JOB, "calls", "10", "100", "7"], capture_output=True,
+                                 env=storage.environment(own, LD_PRELOAD=""), text=True, timeout=storage.LONG, check=False)
+            self.assertIn(f"recorded 1 process in {own}/t", run.stderr)
+            for command in (["dump"], ["collect", "--to=" + str(own / "packs")]):
+                done = subprocess.run([storage.TRAINTRACE, *command, str(own / "t")], capture_output=True, text=True, timeout=storage.LONG, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertLess(time.monotonic() - begun, 3 * 2 + SLACK)
+            gone.wait()
+
     def test_it_answers(self):
         """What this server does when it does not hang is enough for a trace."""
         for kind in (LOCAL, NETWORK):

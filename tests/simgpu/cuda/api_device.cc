@@ -30,6 +30,11 @@ CUresult attribute_value(int* value, CUdevice_attribute attribute, CUdevice devi
     *value = static_cast<int>(figure); \
     return CUDA_SUCCESS;
 #include "cuda/device_attributes.def"
+    case CU_DEVICE_ATTRIBUTE_MPS_ENABLED: {
+      const char* const mps = getenv("SIMGPU_MPS");
+      *value = mps != nullptr && strcmp(mps, "1") == 0 ? 1 : 0;
+      return CUDA_SUCCESS;
+    }
     default:
       *value = 0;
       return attribute > 0 && attribute < CU_DEVICE_ATTRIBUTE_MAX ? CUDA_SUCCESS

@@ -1,0 +1,71 @@
+#include "analyzer/reader/files/united_errors.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "analyzer/reader/files/pointer_file.h"
+#include "analyzer/text/shell_word.h"
+
+namespace traintrace {
+namespace {
+
+std::vector<ReadError> with_elsewhere_in_one(std::vector<ReadError> errors) {
+  std::set<std::string> hosts;
+  size_t count = 0;
+  std::string folder;
+  for (const ReadError& error : errors) {
+    if (error.elsewhere) {
+      ++count;
+      hosts.insert(error.elsewhere->host);
+      folder = error.file.substr(0, error.file.rfind('/'));
+    }
+  }
+  if (count < 2) {
+    return errors;
+  }
+  std::erase_if(errors, [](const ReadError& error) { return error.elsewhere.has_value(); });
+  ReadError& all = errors.emplace_back();
+  all.file = folder;
+  all.message = fmt::format(
+      "{} traces are on the disks of {} ({}): collect them, on each: srun --nodes={} "
+      "--ntasks-per-node=1 traintrace collect {}",
+      count, hosts.size() == 1 ? "their host" : fmt::format("{} hosts", hosts.size()),
+      host_list(hosts), hosts.size(), shell_word(folder));
+  all.fatal = true;
+  return errors;
+}
+
+// Of several in one folder.
+std::vector<ReadError> with_forbidden_in_one(std::vector<ReadError> errors) {
+  size_t count = 0;
+  std::string folder;
+  std::string why;
+  for (const ReadError& error : errors) {
+    if (error.forbidden) {
+      ++count;
+      folder = error.file.substr(0, error.file.rfind('/'));
+      why = error.message;
+    }
+  }
+  if (count < 2) {
+    return errors;
+  }
+  std::erase_if(errors, [](const ReadError& error) { return error.forbidden; });
+  ReadError& all = errors.emplace_back();
+  all.file = folder;
+  all.message = fmt::format(
+      "you may not read {} traces ({}): analyze as the user who ran the job, or as root", count,
+      why);
+  all.fatal = true;
+  all.forbidden = true;
+  return errors;
+}
+
+}  // namespace
+
+std::vector<ReadError> united_errors(std::vector<ReadError> errors) {
+  return with_forbidden_in_one(with_elsewhere_in_one(std::move(errors)));
+}
+
+}  // namespace traintrace

@@ -1,0 +1,39 @@
+"""A program that the CUDA runtime is linked into (nvcc's default): what it does is recorded by the driver's calls, and told of the job's lines."""
+import os
+
+import job
+
+PROGRAM = f"{job.BUILD}/tests/static_runtime"
+ROUNDS = 40
+
+
+class StaticRuntime(job.Case):
+    def counts(self, folder="traintrace"):
+        _, text, _ = self.traintrace("report", folder, "--by=call", "--format=csv", "--columns=call,count")
+        return dict(line.split(",") for line in text.splitlines()[1:])
+
+    def test_its_calls_are_the_drivers(self):
+        status, _, errors = self.record(program=[PROGRAM, str(ROUNDS)], SIMGPU_NODE=f"{self.folder}/gpus")
+        self.assertEqual(status, 0, errors)
+        self.assertRegex(errors, r"^traintrace: recorded 1 process in traintrace \(\d+ KB\); next: traintrace analyze\n$")
+        counts = self.counts()
+        self.assertEqual([counts.get(call) for call in ("cuMemAlloc_v2", "cuMemcpyHtoDAsync_v2", "cuStreamSynchronize", "cuMemFree_v2")],
+                         ["2", str(ROUNDS), str(ROUNDS), "1"])
+        self.assertFalse([call for call in counts if call.startswith("cuda")])
+
+    def test_places_are_the_jobs(self):
+        self.record(program=[PROGRAM], SIMGPU_NODE=f"{self.folder}/gpus")
+        finding = self.finding("memory.leak-at-exit")
+        place = finding["where"][0]
+        self.assertEqual(os.path.basename(place["file"]), "static_runtime.cc", place)
+        self.assertIn("leak", place["function"])
+
+    def test_its_timeline(self):
+        self.record("--gpu-timeline=cupti", program=[PROGRAM, str(ROUNDS)], SIMGPU_NODE=f"{self.folder}/gpus")
+        counts = self.counts()
+        self.assertEqual(counts.get("gpuLaunch"), str(ROUNDS))
+        self.assertIn("gpuCopy", counts)  # the last tenth of a second may be missing
+
+
+if __name__ == "__main__":
+    job.main()
