@@ -250,18 +250,6 @@ std::string run_text(const Run& run, const FindingsReport& report) {
 
 }  // namespace
 
-std::string shell_word(const std::string& word) {
-  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           std::string_view("/._-+:,=@").find(c) != std::string_view::npos;
-  });
-  std::string quoted = "'";
-  for (const char c : word) {
-    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  }
-  return plain ? word : quoted + "'";
-}
-
 std::string card_text(const Run& run, const FindingsReport& report, const CardOptions& options,
                       const Screen& screen) {
   std::string out;

@@ -25,8 +25,9 @@ class RepeatedWork {
   };
   enum class Before : uint8_t { kMayBeBusy, kIsIdle };
 
-  // In the order of their times.  True: it is the first after a pause, or on an idle GPU.
-  bool given(int device, const Given& work, Before before);
+  // In the order of their times, to the device of that number.  True: it is the first after a
+  // pause, or on an idle GPU.
+  bool given(int number, const Given& work, Before before);
   // A call that waits for some of it returned: until then there was some.
   void waited(int64_t leave_ns);
   // Some work waits for other ranks, the host or another process: how long it takes says nothing.
