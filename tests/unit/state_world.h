@@ -13,6 +13,7 @@
 #include "format/schema.h"
 #include "format/trace_format.h"
 #include "interpose/base/guard.h"
+#include "interpose/python/host_samples.h"
 #include "interpose/python/python_frames.h"
 #include "interpose/python/python_sampled.h"
 #include "interpose/record/definitions.h"
@@ -71,6 +72,7 @@ uint64_t sampled_code_key(uint64_t code, CopiedMemory&) noexcept {
 bool describe_sampled_code(uint64_t code, CopiedMemory&, SampledText&, PythonCode& into) noexcept {
   return describe_python_code(code, into);
 }
+void host_samples_watch(ThreadState&) noexcept {}
 
 namespace testing_world {
 
