@@ -59,8 +59,8 @@ struct MemorySums {
 };
 
 struct StackRow {
-  std::optional<IdleTimes> idle;  // none: no process that has this stack has a timeline
-  std::set<std::string> calls;
+  std::optional<IdleTimes> idle;         // none: no process that has this stack has a timeline
+  std::map<std::string, int64_t> calls;  // how long each took, ns
   std::set<std::string> owners;
   ReportSums sums;
   MemorySums memory;
@@ -82,22 +82,26 @@ void add_calls(const ProcessTrace& trace, Symbolizer& symbolizer, Rows& rows) {
   for (const CallRecord& event : trace.events) {
     if (event.stack != 0) {
       StackRow& row = by_id[event.stack];
+      const int64_t before = row.sums.all_ns();
       row.sums.add(event, trace.calls[event.call], size_of(trace, event, sizes), until);
-      row.calls.insert(trace.calls[event.call].name);
+      row.calls[trace.calls[event.call].name] += row.sums.all_ns() - before;
     }
   }
   for (const ThreadText::Open& open : open_without_record(trace)) {
     if (open.stack != 0) {
       StackRow& row = by_id[open.stack];
+      const int64_t before = row.sums.all_ns();
       ++row.sums.count;
       row.sums.add_open(open.enter, until);
-      row.calls.insert(trace.calls[open.call].name);
+      row.calls[trace.calls[open.call].name] += row.sums.all_ns() - before;
     }
   }
   for (auto& [id, row] : by_id) {
     StackRow& total = rows[frames_of(trace, id, symbolizer)];
     total.sums.add(row.sums);
-    total.calls.merge(row.calls);
+    for (const auto& [name, ns] : row.calls) {
+      total.calls[name] += ns;
+    }
   }
 }
 
@@ -136,6 +140,17 @@ void append_idle(const std::optional<IdleTimes>& idle, std::vector<ReportCell>& 
   }
 }
 
+Frames most_first(const std::map<std::string, int64_t>& calls) {
+  std::vector<std::pair<std::string, int64_t>> sorted(calls.begin(), calls.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  Frames names;
+  for (const auto& [name, ns] : sorted) {
+    names.push_back(name);
+  }
+  return names;
+}
+
 }  // namespace
 
 ReportTable report_by_stack(std::span<const ProcessTrace> processes,
@@ -165,7 +180,7 @@ ReportTable report_by_stack(std::span<const ProcessTrace> processes,
     row.memory.append_to(cells);
     append_idle(row.idle, cells);
     cells.emplace_back(Frames(row.owners.begin(), row.owners.end()));
-    cells.emplace_back(Frames(row.calls.begin(), row.calls.end()));
+    cells.emplace_back(most_first(row.calls));
     cells.emplace_back(frames);
   }
   return table;

@@ -370,6 +370,12 @@ std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) 
     finding.values.emplace_back("steps_before_count", since - 1);
   }
   finding.advice = advice_for(largest->growth, rounds);
+  if (!other_device_text(run, largest->site.process, largest->device).empty()) {
+    finding.advice =
+        "set the device before anything is allocated "
+        "(torch.cuda.set_device(local_rank)): that GPU is not its own; then " +
+        finding.advice;
+  }
   if (largest->site.after != 0) {
     finding.advice += ", gradients that a hook or a list of p.grad keeps";
   }

@@ -44,8 +44,9 @@ std::vector<Finding> find_retained_memory(const Run& run, const RunMemory& all) 
   Finding finding = memory_finding(run, "memory.retained", std::move(sites));
   finding.certainty = Certainty::kLikely;
   finding.title = fmt::format(
-      "{} kept {} bytes from before the steps to the end{}", ranks_text(finding.culprits),
-      finding.values.front().second,
+      "{} kept {}{} bytes{} from early in the run to the end{}", ranks_text(finding.culprits),
+      finding.culprits.size() == 1 ? "" : "up to ", finding.values.front().second,
+      finding.culprits.size() == 1 ? "" : " each",
       finding.where.empty() ? ""
                             : ", most of it allocated at " + place_text(finding.where.front()));
   finding.culprits.clear();

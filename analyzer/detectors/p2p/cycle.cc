@@ -1,4 +1,6 @@
 // All send first, or all receive first, and none of it completes.
+#include <fmt/format.h>
+
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang/cycle_finding.h"
 #include "analyzer/detectors/hang/hang_finding.h"
@@ -7,8 +9,10 @@
 namespace traintrace {
 namespace {
 
-// Why none of them goes on; empty: some send and some receive.
-std::string reason_of(const Run& run, const Hang& cycle) {
+enum class First : uint8_t { kSends, kReceives, kBoth };
+
+// What each of them does first.
+First first_of(const Run& run, const Hang& cycle) {
   bool sends = false;
   bool receives = false;
   for (const Wait& wait : run.waits.waits) {
@@ -17,10 +21,14 @@ std::string reason_of(const Run& run, const Hang& cycle) {
       receives = receives || wait.kind == WaitKind::kReceive;
     }
   }
-  return sends == receives ? ""
-         : sends ? "each of them sends first: a send that is larger than NCCL's buffers does not "
-                   "complete before its receive is posted"
-                 : "each of them receives first, and sends nothing before it has received";
+  return sends == receives ? First::kBoth : sends ? First::kSends : First::kReceives;
+}
+
+const char* reason_of(First first) {
+  return first == First::kSends
+             ? "each of them sends first: a send that is larger than NCCL's buffers does not "
+               "complete before its receive is posted"
+             : "each of them receives first, and sends nothing before it has received";
 }
 
 Finding message_cycle_finding(const Run& run, const Hang& cycle) {
@@ -33,12 +41,14 @@ Finding message_cycle_finding(const Run& run, const Hang& cycle) {
   finding.certainty = order == Order::kNone ? Certainty::kPossible
                       : sure                ? Certainty::kProof
                                             : Certainty::kLikely;
-  if (const std::string reason = reason_of(run, cycle); !reason.empty()) {
-    finding.evidence.push_back(reason);
+  const First first = first_of(run, cycle);
+  if (first != First::kBoth) {
+    finding.evidence.emplace_back(reason_of(first));
   }
-  finding.advice =
+  finding.advice = fmt::format(
       "put the send and the receive of an exchange between ncclGroupStart and ncclGroupEnd "
-      "(batch_isend_irecv), or let every other rank receive first";
+      "(batch_isend_irecv), or let every other rank {} first",
+      first == First::kReceives ? "send" : "receive");
   return finding;
 }
 
