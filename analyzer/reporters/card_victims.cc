@@ -169,7 +169,7 @@ std::vector<CardActor> card_victims(const Run& run, const Finding& finding, size
     // What has ended is blocked no more.
     if (ended_text(run, rest).empty()) {
       const std::string known = blocked.actor.doing;
-      blocked.actor.doing = (all.size() > 1 ? "blocked behind these" : "blocked") +
+      blocked.actor.doing = (all.size() > 1 ? "blocked as a consequence" : "blocked") +
                             (known.empty() ? "" : "; " + known);
     }
   }
