@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "analyzer/thresholds.h"
 #include "analyzer/timeline/sums.h"
 
 namespace traintrace {
@@ -241,15 +242,29 @@ size_t Pause::gaps() const {
   return count;
 }
 
-bool Pause::is_one() const {
+int64_t Pause::longest_ns() const {
   int64_t longest = 0;
   for (const IdleSite& site : sites) {
     for (const IdleGap& gap : site.gaps) {
       longest = std::max(longest, gap.ns);
     }
   }
-  return longest >= ns / 10 * 9;
+  return longest;
 }
+
+bool Pause::is_one() const {
+  return longest_ns() >= ns / 10 * 9;
+}
+
+namespace {
+
+// The calls alone do not tell a short pause from a host that was preempted.
+bool is_told_alone(const DeviceProfile& device, const Pause& pause) {
+  return device.share(pause.ns) >= kPauseShare &&
+         (!device.by_host || pause.longest_ns() >= kLeastByHostNs);
+}
+
+}  // namespace
 
 Pauses pauses_of(const DeviceProfile& device) {
   std::map<int64_t, Pause> by_stretch;
@@ -273,7 +288,7 @@ Pauses pauses_of(const DeviceProfile& device) {
     });
   };
   for (auto& [stretch, pause] : by_stretch) {
-    if (device.share(pause.ns) >= kPauseShare || (pauses.returning && has_one(pause))) {
+    if (is_told_alone(device, pause) || (pauses.returning && has_one(pause))) {
       std::stable_sort(pause.sites.begin(), pause.sites.end(),
                        [](const IdleSite& a, const IdleSite& b) { return a.ns > b.ns; });
       pauses.list.push_back(std::move(pause));

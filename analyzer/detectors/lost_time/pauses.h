@@ -18,6 +18,7 @@ struct Pause {
   std::vector<IdleSite> sites;  // idle time and copies, most first
   size_t gaps() const;
   // Whether nearly all of it is one gap.
+  int64_t longest_ns() const;  // of its gaps
   bool is_one() const;
 };
 
