@@ -237,7 +237,11 @@ Finding supported_finding(const Run& run, std::span<const Testimony> testimonies
                         conclusions.front(), source);
   finding.evidence.insert(finding.evidence.begin(),
                           conclusions.begin() + (conclusions.empty() ? 0 : 1), conclusions.end());
-  finding.advice = "record the next run: traintrace run -- COMMAND";
+  finding.advice = conclusions.empty()
+                       ? "record the next run: traintrace run -- COMMAND"
+                       : "look at what these did: the end of their own output, and while they are "
+                         "there their stacks (traintrace attach PID); record the next run: "
+                         "traintrace run -- COMMAND";
   return finding;
 }
 

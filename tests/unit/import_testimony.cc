@@ -158,6 +158,8 @@ TEST(RasText, AloneItNamesProcessesWhereNoRankIsSaid) {
       judge(std::move(input), {}, {}, [](traintrace::Run&) { return std::vector<Finding>(); });
   const Finding finding = supported_finding(judged.run, all);
   EXPECT_TRUE(finding.culprits.empty());
+  EXPECT_EQ(finding.title.substr(0, 79),
+            "process 483099 on 172.16.64.213 does not answer, and is considered dead, says N");
   EXPECT_EQ(finding.evidence.size(), 6U) << fmt::format("{}", fmt::join(finding.evidence, "\n"));
   for (const char* line :
        {"process 483099 on 172.16.64.213: does not answer, and is considered dead",
@@ -510,8 +512,9 @@ Finding network_failure(const std::vector<Witness>& witnesses) {
 Witness failed(int rank, int result) {
   Witness witness = said(rank, "failed");
   witness.proxy_failure =
-      ProxyFailure{result, "NET/IB : Got completion from peer 10.0.35.4<1> with status=12",
-                   "10.0.35.4", "a", 12};
+      ProxyFailure{result,      "NET/IB : Got completion from peer 10.0.35.4<1> with status=12",
+                   "10.0.35.4", "a",
+                   12,          std::nullopt};
   return witness;
 }
 
@@ -529,6 +532,21 @@ TEST(Support, AnAsynchronousErrorThatTheProxyThreadHadIsAProxyError) {
   EXPECT_NE(std::find(finding.evidence.begin(), finding.evidence.end(),
                       "the peer's address, 10.0.35.4, is host a's: ranks 0-3"),
             finding.evidence.end());
+}
+
+// The story begins 2023-11-14 22:13:20 UTC; a log of years later is of another job, that of a host
+// twelve hours ahead is not.
+TEST(Support, ALogOfAnotherJobExplainsNothing) {
+  constexpr int64_t kBegin = 1'700'000'000;
+  for (const auto& [seconds, code] : std::initializer_list<std::pair<int64_t, const char*>>{
+           {kBegin, "comm.proxy-error"},
+           {kBegin + 12 * 3600, "comm.proxy-error"},
+           {kBegin + 100'000'000, "comm.async-error"},
+           {kBegin - 86'400, "comm.async-error"}}) {
+    Witness witness = failed(1, 6);
+    witness.proxy_failure->warned = seconds * 1'000'000'000;
+    EXPECT_EQ(network_failure({witness}).code, code) << seconds;
+  }
 }
 
 // Of another rank, of another error, of nobody: the recorded error is what is known.

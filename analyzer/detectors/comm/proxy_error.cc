@@ -10,6 +10,7 @@
 #include "analyzer/detectors/support.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/text/values.h"
+#include "analyzer/text/wall_clock.h"
 
 namespace traintrace {
 namespace {
@@ -32,9 +33,8 @@ constexpr CompletionStatus kCompletionStatuses[] = {
      "look at the peer's kernel log and network card"},
     {12,
      "sent again until NCCL_IB_RETRY_CNT was used up: the peer, or the path to it, does not answer",
-     "see whether the peer's process is alive; then look at the links and switches between the two "
-     "hosts "
-     "(ibstat, counters of symbol errors and link downs)"},
+     "see whether the peer's process is alive; then look at the network cards, links and switches "
+     "between the two (ibstat, counters of symbol errors and link downs)"},
     {13, "the peer had no buffer ready, until the retries were used up",
      "see whether the peer's process is alive and not starved of CPU time"},
 };
@@ -55,12 +55,22 @@ int64_t value_of(const Finding& finding, std::string_view name) {
   return 0;
 }
 
+// A log may go on over many jobs.  Its times are in the host's zone, which is not known.
+bool may_be_of(const Run& run, const ProxyFailure& failure) {
+  constexpr int64_t kFurthestZoneNs = int64_t{15} * 3600 * 1'000'000'000;
+  const auto ns = [](TimeNs time) { return static_cast<int64_t>(time); };
+  return !failure.warned || !is_wall_clock(ns(run.start)) ||
+         (*failure.warned >= ns(run.start) - kFurthestZoneNs &&
+          *failure.warned <= ns(run.end) + kFurthestZoneNs);
+}
+
 // What the one rank's log says of the error that it reported; an error of another kind is another.
 const ProxyFailure* failure_of(const Run& run, std::span<const Testimony> testimonies,
                                const Finding& finding) {
   for (const Testimony& testimony : testimonies) {
     for (const Witness& witness : testimony.witnesses) {
       if (witness.proxy_failure && witness.proxy_failure->result == value_of(finding, "error") &&
+          may_be_of(run, *witness.proxy_failure) &&
           rank_of(run, witness) == finding.culprits.front()) {
         return &*witness.proxy_failure;
       }

@@ -189,11 +189,12 @@ std::string blocked_title(const Run& run, const Stall& stall) {
 }
 
 // "ranks 4,5 send 52 elements in all in ncclAlltoAll #143 on communicator ep (ranks 4,5), and
-// expect 118; no culprit: which of them split otherwise than the other expects is not recorded"
+// expect 118, for 180.0 s; no culprit: how much goes from whom to whom is not recorded"
 std::string uneven_title(const Run& run, const Stall& stall, const Exchanged& all) {
   return fmt::format(
-      "{} send {} elements together in {}, and expect {}, for {}; no culprit: what each has for "
-      "each is not recorded",
+      "{} send {} elements in all in {}, and expect {}, for {}; no culprit: how much goes from "
+      "whom to "
+      "whom is not recorded",
       ranks_text(all_of(stall)), all.sent, operation_text(run, stall), all.received,
       seconds(stall.waited));
 }

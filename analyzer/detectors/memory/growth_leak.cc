@@ -347,8 +347,12 @@ std::vector<Finding> find_growth_leaks(const Run& run, const RunMemory& memory) 
       growing.begin(), growing.end(), [](const GrowingSite& a, const GrowingSite& b) {
         return std::pair(a.site.bytes, b.site.rank) < std::pair(b.site.bytes, a.site.rank);
       });
+  const std::string elsewhere = finding.sides.front().size() == 1
+                                    ? other_device_text(run, largest->site.process, largest->device)
+                                    : "";
   finding.title = fmt::format(
-      "memory of {} grows {}: {}{}, {} bytes in all, {}", ranks_text(finding.sides.front()),
+      "memory of {}{} grows {}: {}{}, {} bytes in all, {}", ranks_text(finding.sides.front()),
+      elsewhere.empty() ? "" : elsewhere + ",",
       rounds ? fmt::format("every {} steps", rounds->every) : "with every step",
       rounds ? fmt::format("by {} bytes", rounds->bytes) : growth_text(growing, first, per_step),
       finding.sides.front().size() == 1 ? "" : fmt::format(" on rank {}", first.value),

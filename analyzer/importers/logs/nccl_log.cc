@@ -108,6 +108,7 @@ class LogReader {
     std::string text;
     std::string peer;
     std::optional<int> completion_status;
+    std::optional<int64_t> time;
   };
   static constexpr size_t kMostText = 256;
 
@@ -123,7 +124,7 @@ class LogReader {
     if (const Thread thread(process, line.thread);
         last_warnings_.size() < kMostWitnesses || last_warnings_.contains(thread)) {
       last_warnings_[thread] = {text_of(line), std::string(peer_address(line.text)),
-                                completion_status(line.text)};
+                                completion_status(line.text), time_of(line)};
     }
     // NCCL_DEBUG=WARN leaves out where it went; transport/net_ib.cc returns this for it.
     if (completion_status(line.text)) {
@@ -144,6 +145,7 @@ class LogReader {
       failure.warning = said->second.text;
       failure.peer = said->second.peer;
       failure.completion_status = said->second.completion_status;
+      failure.warned = said->second.time;
     }
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <system_error>
 
 namespace traintrace {
@@ -89,6 +90,25 @@ std::optional<NcclLogLine> nccl_log_line(std::string_view line) {
     }
   }
   return std::nullopt;
+}
+
+std::optional<int64_t> time_of(const NcclLogLine& line) {
+  const auto at = [&](size_t from, size_t digits) {
+    return whole_number(line.time.substr(from, digits)).value_or(0);
+  };
+  if (line.time.empty()) {
+    return std::nullopt;
+  }
+  const std::chrono::year_month_day day{std::chrono::year(at(0, 4)),
+                                        std::chrono::month(static_cast<unsigned>(at(5, 2))),
+                                        std::chrono::day(static_cast<unsigned>(at(8, 2)))};
+  if (!day.ok()) {
+    return std::nullopt;
+  }
+  const std::chrono::seconds time =
+      std::chrono::sys_days(day).time_since_epoch() + std::chrono::hours(at(11, 2)) +
+      std::chrono::minutes(at(14, 2)) + std::chrono::seconds(at(17, 2));
+  return std::chrono::nanoseconds(time).count();
 }
 
 std::optional<int> result_of_progress(std::string_view text) {

@@ -27,6 +27,9 @@ struct NcclLogLine {
 // Views of `line`.  Nothing: NCCL did not write it.
 std::optional<NcclLogLine> nccl_log_line(std::string_view line);
 
+// "2026-08-12 01:37:03" in ns since the epoch, as if it were UTC.
+std::optional<int64_t> time_of(const NcclLogLine& line);
+
 // "proxy.cc:878 -> 6 [Progress Thread]": an error has reached the end of the thread that moves the
 // data, and becomes the communicator's asynchronous error.  The ncclResult_t.  "[Proxy Thread]"
 // before 2.19.

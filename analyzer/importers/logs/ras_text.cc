@@ -47,7 +47,7 @@ class TextReader {
     } else if (line.starts_with('#')) {
       begin_communicator(line);
     } else if (line == "DEAD") {
-      begin_processes("does not answer, and is considered dead");
+      begin_processes(kDead);
     } else if (line == "INCOMPLETE") {
       begin_processes("does not answer");
     } else if (line == "TIMEOUT" || line.starts_with("Warnings")) {
@@ -59,6 +59,8 @@ class TextReader {
 
  private:
   static constexpr size_t kMostText = 128;
+  static constexpr size_t kMostConclusions = 16;
+  static constexpr std::string_view kDead = "does not answer, and is considered dead";
 
   // "    0         1         4         8        32        32   RUNNING  MISMATCH": of the group the
   // number, and how many ranks each of its communicators has.
@@ -151,9 +153,14 @@ class TextReader {
   void read_process(std::string_view line) {
     Witness witness = about_;
     set_process(line, witness);
-    if (witness.pid != 0) {
-      add(witness, says_);
+    if (witness.pid == 0) {
+      return;
     }
+    if (says_ == kDead && into_.conclusions.size() < kMostConclusions) {
+      into_.conclusions.push_back(
+          fmt::format("process {} on {} {}", witness.pid, witness.host, says_));
+    }
+    add(witness, says_);
   }
 
   static void set_process(std::string_view line, Witness& witness) {

@@ -20,6 +20,7 @@ struct ProxyFailure {
   std::string peer;                      // the address in it; may be empty
   std::string peer_host;                 // which host says it has that address; may be empty
   std::optional<int> completion_status;  // ibv_wc_status, where the warning has one
+  std::optional<int64_t> warned;         // ns since the epoch as if the host's zone were UTC's
 };
 
 // A process, or its side of a communicator.
