@@ -65,7 +65,9 @@ bool is_in_steps_in_a_row(const DeviceProfile& device, const IdleSite& site) {
 
 // A line whose pauses come again: after as much work each time, and over two fifths of the work.
 bool comes_again(const DeviceProfile& device, const IdleSite& site) {
-  if (site.gaps.size() < kReturns || is_in_steps_in_a_row(device, site)) {
+  // Three hosts that were preempted may well be so at even distances, six not.
+  const size_t fewest = device.by_host ? 2 * kReturns : kReturns;
+  if (site.gaps.size() < fewest || is_in_steps_in_a_row(device, site)) {
     return false;
   }
   int64_t shortest = std::numeric_limits<int64_t>::max();
@@ -136,8 +138,9 @@ std::optional<IdleSite> returning_of(const DeviceProfile& device,
     leave_out_short(line);
     std::sort(line.gaps.begin(), line.gaps.end(),
               [](const IdleGap& a, const IdleGap& b) { return a.until_ns < b.until_ns; });
-    if (device.share(line.ns) >= kPauseShare && comes_again(device, line) &&
-        (!most || line.ns > most->ns)) {
+    const bool is_enough =
+        device.share(line.ns) >= kPauseShare && (!device.by_host || line.ns >= kLeastByHostNs);
+    if (is_enough && comes_again(device, line) && (!most || line.ns > most->ns)) {
       most = std::move(line);
     }
   }
@@ -261,7 +264,7 @@ namespace {
 // The calls alone do not tell a short pause from a host that was preempted.
 bool is_told_alone(const DeviceProfile& device, const Pause& pause) {
   return device.share(pause.ns) >= kPauseShare &&
-         (!device.by_host || pause.longest_ns() >= kLeastByHostNs);
+         (!device.by_host || pause.longest_ns() >= kPauseTimes * kLeastByHostNs);
 }
 
 }  // namespace
