@@ -540,7 +540,7 @@ TEST(Support, ALogOfAnotherJobExplainsNothing) {
   constexpr int64_t kBegin = 1'700'000'000;
   for (const auto& [seconds, code] : std::initializer_list<std::pair<int64_t, const char*>>{
            {kBegin, "comm.proxy-error"},
-           {kBegin + 12 * 3600, "comm.proxy-error"},
+           {kBegin + 43'200, "comm.proxy-error"},
            {kBegin + 100'000'000, "comm.async-error"},
            {kBegin - 86'400, "comm.async-error"}}) {
     Witness witness = failed(1, 6);
