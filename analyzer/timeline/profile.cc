@@ -250,9 +250,7 @@ void add_devices(Profile& profile, size_t index) {
     device.times = partition_of(work);
     device.idle = idle_by_cause(timeline, work);
     device.sites = sites_of(timeline, work);
-    if (!timeline.by_host) {
-      device.copies = copies_of(timeline, work);
-    }
+    device.copies = copies_of(timeline, work);
     device.blocked_ns = blocked_for(timeline, number, work);
     if (const std::optional<Spans> blocking = blocking_communication(timeline, work)) {
       device.blocking_communication_ns = length_ns(*blocking);

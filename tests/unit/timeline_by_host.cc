@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "analyzer/detectors/lost_time/latency.h"
 #include "analyzer/symbols/symbolizer.h"
 #include "analyzer/text/dump_parser.h"
@@ -154,7 +156,7 @@ TEST(ByHost, LongPausesThatComeAgain) {
     }
     return said(calls);
   };
-  EXPECT_EQ(pauses(kSteps, 60'000), "latency.pause line 7 331 ms");
+  EXPECT_EQ(pauses(kSteps, 60'000), "latency.pause line 7 360 ms");
   EXPECT_EQ(pauses(kSteps, 1000), "");
   EXPECT_EQ(pauses(19, 60'000), "");
 }
@@ -193,6 +195,52 @@ TEST(ByHost, ACopyAlone) {
   EXPECT_EQ(copies(kPageable, ""), "latency.pageable-copy line 9 240 ms");
   EXPECT_EQ(copies(kPinned, ""), "");
   EXPECT_EQ(copies(kPageable, "loss ring-overwritten 7\n"), "");
+}
+
+// What `copies` does stands before the launch of each step; before it the GPU has nothing to do.
+std::string said_of_copies(const std::function<void(Calls&)>& copies) {
+  Calls calls;
+  for (int i = 0; i < kSteps; ++i) {
+    copies(calls);
+    calls.launch();
+    calls.copy_to(kPageable, 4800);
+    calls.wait(4);
+  }
+  const std::string text = said(calls);
+  int64_t copied_ns = 0;
+  for (const Finding& finding : calls.findings()) {
+    for (const auto& [key, value] : finding.values) {
+      copied_ns += key == "exposed_ns" ? value : 0;
+    }
+  }
+  return text + (copied_ns == 0 ? "" : fmt::format(", copied {} ms", copied_ns / 1'000'000));
+}
+
+TEST(ByHost, AnIdleGpuComputesNothingWhileTheHostCopies) {
+  const auto copy = [](const char* from, int64_t bytes, const char* stream = "0x9") {
+    return [=](Calls& calls) {
+      calls.call(
+          "cudaMemcpyAsync", 4000,
+          fmt::format("to=0x500000 from={} bytes={} direction=h2d stream={}", from, bytes, stream));
+    };
+  };
+  EXPECT_EQ(said_of_copies(copy(kPageable, 1 << 20)),
+            "latency.pageable-copy line 9 0 ms, copied 240 ms");
+  // From pinned memory the call may return at any time; of a few bytes it does so at once.
+  EXPECT_EQ(said_of_copies(copy(kPinned, 1 << 20)), "");
+  EXPECT_EQ(said_of_copies(copy(kPageable, 4096)), "");
+  // The GPU may be busy: behind a kernel, which may take as long.
+  EXPECT_EQ(said_of_copies([&](Calls& calls) {
+              calls.launch();
+              copy(kPageable, 1 << 20)(calls);
+            }),
+            "");
+  EXPECT_EQ(said_of_copies([&](Calls& calls) {
+              calls.call("cudaLaunchKernel", 5, "function=0x10 stream=0xa");
+              copy(kPageable, 1 << 20)(calls);
+              calls.call("cudaStreamSynchronize", 4, "stream=0xa");
+            }),
+            "");
 }
 
 TEST(ByHost, MemoryIsGivenBackWhenTheGpuIsDone) {

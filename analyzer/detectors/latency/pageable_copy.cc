@@ -29,8 +29,8 @@ std::vector<IdleSite> pageable_sites(const DeviceProfile& device) {
   return sites;
 }
 
-// By the host's calls alone nothing is known of copies, and what was idle after them is all there
-// is.
+// By the host's calls alone hardly anything is known of copies, and what was idle after them may be
+// all there is.
 std::string pageable_title(const std::vector<LossOn>& losses, int64_t copy_ns) {
   if (copy_ns == 0) {
     return idle_text(losses) + " after copies from pageable memory, which block the host";
@@ -44,7 +44,10 @@ std::string pageable_title(const std::vector<LossOn>& losses, int64_t copy_ns) {
       "the GPU{} of {} compute{} nothing for {}{} during and after copies from or to pageable "
       "memory, which block the host",
       losses.size() == 1 ? "" : "s", ranks_text(ranks), losses.size() == 1 ? "s" : "",
-      losses.size() == 1 ? "" : "up to ", share_text(*worst.device, worst.ns));
+      worst.device->by_host ? "at least "
+      : losses.size() == 1  ? ""
+                            : "up to ",
+      share_text(*worst.device, worst.ns));
 }
 
 }  // namespace
@@ -73,7 +76,7 @@ std::vector<Finding> find_pageable_copies(const Profile& profile) {
   finding.values.emplace_back("blocked_ns", worst.blocked_ns);
   add_sites(losses, pageable_sites, finding);
   finding.advice =
-      worst.by_host
+      worst.by_host && copy_ns == 0
           ? "shorten what the host does from that line to its next launch (data loading, logging, "
             "Python), or launch the next work before that call"
           : "pin the host memory (pin_memory=True) and copy with non_blocking=True";

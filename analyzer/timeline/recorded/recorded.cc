@@ -343,7 +343,11 @@ void Recorded::add_by_host(Thread& thread) {
   if (enters) {
     add_note(trace_.events[outer], id);
   }
-  if (waits && thread.open.size() == 1) {
+  const bool copied = thread.open.size() == 1 && host_->copied_alone(id);
+  if (copied) {
+    thread.wait = SIZE_MAX;  // what was waited for before is over
+  }
+  if ((waits || copied) && thread.open.size() == 1) {
     add_wait(thread);
   } else if (!waits && gives != RecordedHost::Gives::kNothing) {
     thread.wait = SIZE_MAX;

@@ -92,11 +92,43 @@ bool RecordedHost::has_copied_to_host(const CallRecord& event) const {
     return true;
   }
   const uint64_t to = value_of(trace_, event, "to");
-  const auto after = cudas_.upper_bound(to);
-  const bool is_cudas =
-      after != cudas_.begin() &&
-      to - std::prev(after)->first < std::max<uint64_t>(1, std::prev(after)->second);
-  return knows_all_memory_ && captures_ == 0 && to != 0 && !is_cudas;
+  return knows_all_memory_ && captures_ == 0 && to != 0 && !is_cudas(to);
+}
+
+bool RecordedHost::is_cudas(uint64_t address) const {
+  const auto after = cudas_.upper_bound(address);
+  return after != cudas_.begin() &&
+         address - std::prev(after)->first < std::max<uint64_t>(1, std::prev(after)->second);
+}
+
+// The host is in such a call until it has all been read: all of it but what is still under way to
+// the device is there when it returns.
+bool RecordedHost::copies_from_pageable(const CallRecord& event) const {
+  const CallSchema& schema = trace_.calls[event.call];
+  if (!event.returned || event.result != 0 || !copies_to_device(schema, trace_, event) ||
+      value_of(trace_, event, "bytes") <= kBriefCopyBytes) {
+    return false;
+  }
+  const uint64_t from = value_of(trace_, event, "from");
+  return knows_all_memory_ && captures_ == 0 && from != 0 && !is_cudas(from);
+}
+
+// A runtime's call and the driver's within it are one copy.
+bool RecordedHost::is_in_copy(const CallRecord& event) const {
+  return copy_ && copy_->thread == event.thread && event.enter < copy_->until &&
+         copied_alone_.contains(copy_->id);
+}
+
+// What an idle GPU is given so is all that it has until the call returns, unless another thread
+// gives it more.
+void RecordedHost::note_copy(const CallRecord& event, Gives gives, uint64_t id) {
+  if (gives == Gives::kFirst && copies_from_pageable(event)) {
+    copy_ = {id, event.thread, device_of(event), event.leave};
+    copied_alone_.emplace(id, event.leave - base_ns_);
+  } else if (copy_ && copy_->thread != event.thread && copy_->device == device_of(event) &&
+             event.enter < copy_->until) {
+    copied_alone_.erase(copy_->id);
+  }
 }
 
 std::optional<int> RecordedHost::device_of_freed(const CallRecord& event) const {
@@ -125,7 +157,8 @@ void RecordedHost::returned(const CallRecord& event) {
   if (asks || waits(event)) {
     repeated_.waited(leave);
   }
-  if ((asks && has_field(schema, "stream")) || has_copied_to_host(event)) {
+  if ((asks && has_field(schema, "stream")) || has_copied_to_host(event) ||
+      (is_in_copy(event) && copies_from_pageable(event))) {
     progress_.synchronised(stream_of(event), enter, leave);
   } else if (asks && has_field(schema, "event")) {
     progress_.synchronised_event(value_of(trace_, event, "event"), enter, leave);
@@ -184,6 +217,7 @@ RecordedHost::Gives RecordedHost::called(const CallRecord& event, uint64_t id) {
   if (gives_work(schema)) {
     const HostProgress::Stream stream = stream_of(event);
     gives = give(event, stream, weight_of(event), id);
+    note_copy(event, gives, id);
     if (schema.library == "nccl") {
       in_group_.push_back(stream);
       in_nccl_[event.thread] = event.leave;
@@ -233,11 +267,18 @@ void RecordedHost::finish(Timeline& timeline) {
       names.try_emplace(call.correlation, call.name);
     }
   }
+  const auto copy_name = static_cast<uint32_t>(timeline.names.size());
+  timeline.names.emplace_back(kCopyFromPageable);
   for (const RepeatedWork::Piece& piece : repeated_.pieces(progress_.finish())) {
     const auto name = names.find(piece.launch);
-    timeline.work.push_back({piece.span.begin_ns, std::max(piece.span.end_ns, piece.span.begin_ns),
-                             piece.launch, name == names.end() ? 0 : name->second, 0, piece.device,
-                             WorkKind::kCompute, piece.end});
+    const auto copy = copied_alone_.find(piece.launch);
+    const bool is_copy = copy != copied_alone_.end() && piece.span.end_ns <= copy->second;
+    timeline.work.push_back(
+        {piece.span.begin_ns, std::max(piece.span.end_ns, piece.span.begin_ns), piece.launch,
+         is_copy               ? copy_name
+         : name == names.end() ? 0
+                               : name->second,
+         0, piece.device, is_copy ? WorkKind::kMemory : WorkKind::kCompute, piece.end});
   }
   for (GpuWork& entry : entries_) {
     entry.end_ns =

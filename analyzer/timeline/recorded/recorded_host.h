@@ -31,6 +31,8 @@ class RecordedHost {
   Gives called(const CallRecord& event, uint64_t id);
   // Whether it returns only when a GPU is done with what it had.
   bool waits(const CallRecord& event) const;
+  // Whether the GPU had nothing but that copy to do while the host was in it.
+  bool copied_alone(uint64_t id) const { return copied_alone_.contains(id); }
   // True: of a collective, whose entry counts.
   bool entered_collective(const CallRecord& event, uint64_t id);
   void finish(Timeline& timeline);
@@ -40,6 +42,10 @@ class RecordedHost {
   void returned(const CallRecord& event);
   void allocated(const CallRecord& event);
   bool has_copied_to_host(const CallRecord& event) const;
+  bool is_cudas(uint64_t address) const;
+  bool copies_from_pageable(const CallRecord& event) const;
+  void note_copy(const CallRecord& event, Gives gives, uint64_t id);
+  bool is_in_copy(const CallRecord& event) const;
   // The device that giving back its memory waits for; none: it does not wait, or is not known to.
   HostProgress::Weight weight_of(const CallRecord& event) const;
   std::optional<int> device_of_freed(const CallRecord& event) const;
@@ -63,6 +69,14 @@ class RecordedHost {
   std::vector<HostProgress::Stream> in_group_;
   std::map<uint32_t, TimeNs> in_nccl_;  // by thread: until when it is in a call of NCCL
   std::vector<GpuWork> entries_;
+  struct Copy {
+    uint64_t id;
+    uint32_t thread;
+    int device;
+    TimeNs until;
+  };
+  std::optional<Copy> copy_;                           // the last that an idle GPU was given
+  std::unordered_map<uint64_t, TimeNs> copied_alone_;  // by id: until when
 };
 
 // Why nothing may be concluded from its calls; empty: nothing is known against it.

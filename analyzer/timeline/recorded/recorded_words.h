@@ -77,6 +77,15 @@ inline bool copies_to_host(const CallSchema& schema, const ProcessTrace& trace,
                                    value_of(trace, event, "direction") == kToHost);
 }
 
+inline bool copies_to_device(const CallSchema& schema, const ProcessTrace& trace,
+                             const CallRecord& event) {
+  constexpr uint64_t kToDevice = 1;  // cudaMemcpyHostToDevice
+  return schema.kind == "copy" && (schema.name.starts_with("cuMemcpyHtoD") ||
+                                   value_of(trace, event, "direction") == kToDevice);
+}
+
+inline constexpr const char* kCopyFromPageable = "Memcpy HtoD (Pageable -> Device)";
+
 // "Pageable"; as PyTorch's profiler calls them.
 inline const char* memory_name(uint64_t kind) {
   constexpr const char* kNames[] = {"Unknown", "Pageable", "Pinned", "Device", "Array", "Managed"};
