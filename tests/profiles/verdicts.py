@@ -35,8 +35,10 @@ def cases():
     yield "checkpoint every third step", training(again), "latency.pause", [], ("returning_ns", 3 * 2_000_000)
     # However long the recording is: each is a quarter of 1 % of this one.
     for name, when, code, value in (("every third step", lambda step: step % 3 == 2, "latency.pause", ("returning_ns", 80 * 6000)),
-                                    ("unevenly", lambda step: step % 7 in (1, 3, 4), "latency.unattributed", None)):
+                                    ("unevenly", lambda step: step % 7 in (1, 3, 4), "latency.pause", ("returning_ns", 103 * 6000)),
+                                    ("unevenly in half of it", lambda step: step % 7 in (1, 3, 4) and 60 <= step < 180, "latency.unattributed", None)):
         yield f"checkpoint {name}, long recording", training(pausing(6000, when=when), steps=240), code, [], value
+    yield "checkpoint unevenly, long recording, quick", training(pausing(1500, when=lambda step: step % 7 in (1, 3, 4)), steps=240), None, [], None
     for name, steps in (("twice", (3, 9)), ("unevenly", (2, 3, 10)), ("in one phase", (4, 5, 6))):
         yield f"checkpoint {name}", training(pausing(2_000_000, when=lambda step, steps=steps: step in steps)), "run.healthy", [], None
     yield "checkpoint every third step, quick", training(pausing(3000, when=lambda step: step % 3 == 2)), "run.healthy", [], None

@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <set>
 
 #include "analyzer/detectors/catalogue.h"
+#include "analyzer/detectors/lost_time/host_between.h"
 #include "analyzer/detectors/lost_time/pauses.h"
 #include "analyzer/detectors/lost_time/time_account.h"
 #include "analyzer/timeline/steps.h"
@@ -67,6 +69,21 @@ std::string step_text(const Profile& profile, const DeviceProfile& device, size_
                      ms_text(step_length(device, step)), ms_text(*middle));
 }
 
+std::vector<IdleSite> idle_sites(const Pause& pause) {
+  std::vector<IdleSite> sites;
+  std::copy_if(pause.sites.begin(), pause.sites.end(), std::back_inserter(sites),
+               [](const IdleSite& site) { return site.copy.empty(); });
+  return sites;
+}
+
+// The call that had waited for the GPU is not where the host was then.
+std::string host_text(const Profile& profile, const DeviceProfile& device, const Pause& pause) {
+  const std::optional<HostPlace> place = host_place_between(profile, device, idle_sites(pause));
+  return place && !pause.sites.front().spent_in_site
+             ? fmt::format(", while the host was in {}", place->site)
+             : "";
+}
+
 std::string pause_text(const Profile& profile, const DeviceProfile& device, const Pause& pause) {
   const IdleSite& most = pause.sites.front();
   const std::optional<size_t> step = step_of(device, pause);
@@ -77,6 +94,7 @@ std::string pause_text(const Profile& profile, const DeviceProfile& device, cons
     text += fmt::format("{} in {} gaps, {} of it {}{}", ms_text(pause.ns), pause.gaps(),
                         ms_text(most.ns), doing(device, most), caller_text(most));
   }
+  text += host_text(profile, device, pause);
   return text + (step ? "; " + step_text(profile, device, *step) : "");
 }
 
@@ -103,14 +121,18 @@ int64_t pauses_ns(const std::vector<Pause>& pauses) {
   return sum;
 }
 
-void tell_returning(const DeviceProfile& device, const IdleSite& site, Finding& finding) {
+void tell_returning(const DeviceProfile& device, const Pauses& pauses, Finding& finding) {
+  const IdleSite& site = *pauses.returning;
   const size_t count = site.gaps.size();
   const int64_t every =
       (site.gaps.back().until_ns - site.gaps.front().until_ns) / static_cast<int64_t>(count - 1);
-  finding.severity = Severity::kWarning;
-  finding.title = fmt::format(
-      "the GPU of rank {} is idle for {}{} in {} pauses that come again every {}",
-      device.rank.value, bound_text(device), share_text(device, site.ns), count, ms_text(every));
+  // The calls alone do not tell them from a host that others keep from running.
+  finding.severity =
+      device.by_host && !pauses.returns_evenly ? Severity::kInfo : Severity::kWarning;
+  finding.title =
+      fmt::format("the GPU of rank {} is idle for {}{} in {} pauses that come again every {}{}",
+                  device.rank.value, bound_text(device), share_text(device, site.ns), count,
+                  ms_text(every), pauses.returns_evenly ? "" : " on average");
   finding.where = {place_of(device.rank, site)};
   finding.values.emplace_back("returning_ns", site.ns);
   finding.values.emplace_back("returning_count", static_cast<int64_t>(count));
@@ -256,6 +278,27 @@ void add_pause_victims(const Profile& profile, const std::vector<std::vector<Wai
   }
 }
 
+// Before the line of the call that had waited for the GPU.
+void add_host_place(const Profile& profile, const DeviceProfile& device,
+                    const std::vector<Pause>& pauses, Finding& finding) {
+  std::vector<IdleSite> sites;
+  for (const Pause& pause : pauses) {
+    const std::vector<IdleSite> own = idle_sites(pause);
+    sites.insert(sites.end(), own.begin(), own.end());
+  }
+  const std::optional<HostPlace> host = host_place_between(profile, device, sites);
+  if (!host) {
+    return;
+  }
+  IdleSite site = {};
+  site.site = host->site;
+  const CodePlace place = place_of(device.rank, site);
+  std::erase_if(finding.where, [&](const CodePlace& each) {
+    return each.rank == place.rank && each.file == place.file && each.line == place.line;
+  });
+  finding.where.insert(finding.where.begin(), place);
+}
+
 // What it says of the GPU that lost most, without who waited for it.
 Finding pause_finding(const Profile& profile, const std::vector<LossOn>& losses, const Pauses& all,
                       const std::vector<std::vector<WaitOnce>>& waits) {
@@ -274,12 +317,13 @@ Finding pause_finding(const Profile& profile, const std::vector<LossOn>& losses,
   finding.where.push_back(place_of(worst.rank, pauses.front().sites.front()));
   const std::optional<IdleSite>& returning = all.returning;
   if (returning && is_loop(worst) && worst.share(returning->ns) >= kReturningShare) {
-    tell_returning(worst, *returning, finding);
+    tell_returning(worst, all, finding);
   } else if (const std::vector<Pause> scattered = scattered_of(worst, pauses);
              worst.share(pauses_ns(scattered)) >= kReturningShare &&
              waited_share(profile, waits) >= kReturningShare) {
     tell_scattered(worst, scattered, finding);
   }
+  add_host_place(profile, worst, pauses, finding);
   for (size_t i = 0; i < pauses.size() && i < kMostPauseLines; ++i) {
     finding.evidence.push_back(
         fmt::format("rank {}: {}", worst.rank.value, pause_text(profile, worst, pauses[i])));

@@ -6,11 +6,13 @@
 #include <charconv>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <set>
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/evidence_lines.h"
+#include "analyzer/detectors/lost_time/line_habits.h"
 #include "analyzer/detectors/lost_time/time_account.h"
 #include "analyzer/thresholds.h"
 #include "analyzer/timeline/exposed_copies.h"
@@ -37,16 +39,28 @@ std::string gaps_text(const IdleSite& site) {
   return fmt::format("{} gap{} at {}", count, count == 1 ? "" : "s", site.call);
 }
 
-Habit habit_of(const DeviceProfile& device, const std::vector<IdleSite>& sites,
-               const SiteFilter& is_of) {
-  std::vector<IdleGap> gaps;
-  for (const IdleSite& site : sites) {
-    if (is_of(site)) {
-      gaps.insert(gaps.end(), site.gaps.begin(), site.gaps.end());
+// What comes again and again of some sites, by the steps and by the lines.
+class Habits {
+ public:
+  Habits(const DeviceProfile& device, const std::vector<IdleSite>& sites, const SiteFilter& is_of)
+      : lines_(device), habit_(device, gaps_of(sites, is_of)) {}
+  bool has(const IdleGap& gap) const { return !lines_.is_pause(gap) && habit_.has(gap); }
+
+ private:
+  std::vector<IdleGap> gaps_of(const std::vector<IdleSite>& sites, const SiteFilter& is_of) const {
+    std::vector<IdleGap> gaps;
+    for (const IdleSite& site : sites) {
+      if (is_of(site)) {
+        std::copy_if(site.gaps.begin(), site.gaps.end(), std::back_inserter(gaps),
+                     [&](const IdleGap& gap) { return !lines_.is_pause(gap); });
+      }
     }
+    return gaps;
   }
-  return {device, gaps};
-}
+
+  LineHabits lines_;
+  Habit habit_;
+};
 
 // The sites with those of their gaps that `keeps`, most idle time first.
 std::vector<IdleSite> parts_of(const std::vector<IdleSite>& sites, const SiteFilter& is_of,
@@ -111,17 +125,17 @@ std::string idle_text(const std::vector<LossOn>& losses) {
 }
 
 std::vector<IdleSite> repeated_sites(const DeviceProfile& device, const SiteFilter& is_of) {
-  const Habit habit = habit_of(device, device.sites, is_of);
+  const Habits habit(device, device.sites, is_of);
   return parts_of(device.sites, is_of, [&](const IdleGap& gap) { return habit.has(gap); });
 }
 
 std::vector<IdleSite> repeated_copies(const DeviceProfile& device, const SiteFilter& is_of) {
-  const Habit habit = habit_of(device, device.copies, is_of);
+  const Habits habit(device, device.copies, is_of);
   return parts_of(device.copies, is_of, [&](const IdleGap& copy) { return habit.has(copy); });
 }
 
 std::vector<IdleSite> single_pauses(const DeviceProfile& device, const SiteFilter& is_of) {
-  const Habit habit = habit_of(device, device.sites, is_of);
+  const Habits habit(device, device.sites, is_of);
   return parts_of(device.sites, is_of, [&](const IdleGap& gap) { return !habit.has(gap); });
 }
 
@@ -131,7 +145,7 @@ std::vector<IdleSite> single_copies(const DeviceProfile& device) {
     const SiteFilter is_of = [pageable](const IdleSite& copy) {
       return is_pageable(copy) == pageable;
     };
-    const Habit habit = habit_of(device, device.copies, is_of);
+    const Habits habit(device, device.copies, is_of);
     std::vector<IdleSite> some =
         parts_of(device.copies, is_of, [&](const IdleGap& copy) { return !habit.has(copy); });
     std::move(some.begin(), some.end(), std::back_inserter(sites));

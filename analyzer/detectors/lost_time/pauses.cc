@@ -1,6 +1,7 @@
 #include "analyzer/detectors/lost_time/pauses.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
@@ -63,8 +64,22 @@ bool is_in_steps_in_a_row(const DeviceProfile& device, const IdleSite& site) {
                             }) != site.gaps.end();
 }
 
+// At no even distances, but so many, so much and all over the recording that they will come again,
+// as where garbage is collected, or some batches take long.
+bool comes_often(const DeviceProfile& device, const IdleSite& site) {
+  if (site.gaps.size() < kFewestGapsByHost || device.share(site.ns) < kReturningShare) {
+    return false;
+  }
+  std::set<double> tenths;
+  for (const IdleGap& gap : site.gaps) {
+    const auto since = static_cast<double>(gap.until_ns - device.window.begin_ns);
+    tenths.insert(std::floor(10 * since / static_cast<double>(device.times.window_ns)));
+  }
+  return tenths.size() >= 8;
+}
+
 // A line whose pauses come again: after as much work each time, and over two fifths of the work.
-bool comes_again(const DeviceProfile& device, const IdleSite& site) {
+bool comes_evenly(const DeviceProfile& device, const IdleSite& site) {
   // Three hosts that were preempted may well be so at even distances, six not.
   const size_t fewest = device.by_host ? 2 * kReturns : kReturns;
   if (site.gaps.size() < fewest || is_in_steps_in_a_row(device, site)) {
@@ -87,6 +102,59 @@ bool comes_again(const DeviceProfile& device, const IdleSite& site) {
 bool is_same_line(const IdleSite& a, const IdleSite& b) {
   return a.copy.empty() && b.copy.empty() &&
          std::tie(a.cause, a.call, a.site, a.op) == std::tie(b.cause, b.call, b.site, b.op);
+}
+
+// By the host's calls alone a gap is parted by how long the call before it blocked: here it is one
+// again, on the line of that call where there is one.
+std::vector<IdleSite> whole_gaps(const std::map<int64_t, Pause>& pauses) {
+  std::map<int64_t, IdleSite> gaps;  // by their ends
+  for (const auto& [stretch, pause] : pauses) {
+    for (const IdleSite& site : pause.sites) {
+      for (const IdleGap& gap : site.gaps) {
+        if (site.copy.empty()) {
+          IdleSite& whole = gaps.try_emplace(gap.until_ns, site.without_gaps()).first->second;
+          if (whole.spent_in_site && !site.spent_in_site) {
+            IdleSite line = site.without_gaps();
+            line.ns = whole.ns;
+            whole = line;
+          }
+          whole.ns = added_within(whole.ns, gap.ns);
+        }
+      }
+    }
+  }
+  std::vector<IdleSite> sites;
+  for (auto& [until_ns, site] : gaps) {
+    site.cause = IdleCause::kHostBound;
+    site.gaps = {{site.ns, until_ns}};
+    sites.push_back(std::move(site));
+  }
+  return sites;
+}
+
+// However many gaps it has in one step, that is one pause.
+IdleSite one_pause(const DeviceProfile& device, const IdleSite& site) {
+  IdleSite one = site;
+  if (device.steps >= 2) {
+    one.gaps = {{site.ns, site.gaps.back().until_ns}};
+  }
+  return one;
+}
+
+std::vector<IdleSite> sites_of_pauses(const DeviceProfile& device,
+                                      const std::map<int64_t, Pause>& pauses) {
+  if (device.by_host) {
+    return whole_gaps(pauses);
+  }
+  std::vector<IdleSite> sites;
+  for (const auto& [stretch, pause] : pauses) {
+    for (const IdleSite& site : pause.sites) {
+      if (site.copy.empty()) {
+        sites.push_back(one_pause(device, site));
+      }
+    }
+  }
+  return sites;
 }
 
 // What is short beside the pauses in which half of a line's time is does not come for the same
@@ -117,21 +185,13 @@ std::optional<IdleSite> returning_of(const DeviceProfile& device,
                                      const std::map<int64_t, Pause>& pauses) {
   using Key = std::tuple<IdleCause, std::string, std::string, std::string>;
   std::map<Key, IdleSite> lines;
-  for (const auto& [stretch, pause] : pauses) {
-    for (const IdleSite& site : pause.sites) {
-      if (site.copy.empty()) {
-        IdleSite empty = site.without_gaps();
-        empty.kernel.clear();  // what comes after a pause need not be the same each time
-        IdleSite& line =
-            lines.try_emplace({site.cause, site.call, site.site, site.op}, empty).first->second;
-        if (device.steps < 2 || device.by_host) {
-          line.gaps.insert(line.gaps.end(), site.gaps.begin(), site.gaps.end());
-        } else {  // however many gaps it has in one step, that is one pause
-          line.gaps.push_back({site.ns, site.gaps.back().until_ns});
-        }
-        line.ns += site.ns;
-      }
-    }
+  for (const IdleSite& site : sites_of_pauses(device, pauses)) {
+    IdleSite empty = site.without_gaps();
+    empty.kernel.clear();  // what comes after a pause need not be the same each time
+    IdleSite& line =
+        lines.try_emplace({site.cause, site.call, site.site, site.op}, empty).first->second;
+    line.gaps.insert(line.gaps.end(), site.gaps.begin(), site.gaps.end());
+    line.ns += site.ns;
   }
   std::optional<IdleSite> most;
   for (auto& [key, line] : lines) {
@@ -140,7 +200,8 @@ std::optional<IdleSite> returning_of(const DeviceProfile& device,
               [](const IdleGap& a, const IdleGap& b) { return a.until_ns < b.until_ns; });
     const bool is_enough =
         device.share(line.ns) >= kPauseShare && (!device.by_host || line.ns >= kLeastByHostNs);
-    if (is_enough && comes_again(device, line) && (!most || line.ns > most->ns)) {
+    if (is_enough && (comes_evenly(device, line) || comes_often(device, line)) &&
+        (!most || line.ns > most->ns)) {
       most = std::move(line);
     }
   }
@@ -277,6 +338,7 @@ Pauses pauses_of(const DeviceProfile& device) {
   add_single(device, single_copies(device), by_stretch);
   Pauses pauses;
   pauses.returning = returning_of(device, by_stretch);
+  pauses.returns_evenly = pauses.returning && comes_evenly(device, *pauses.returning);
   std::set<int64_t> returns;  // in which stretches
   if (pauses.returning) {
     for (const IdleGap& gap : pauses.returning->gaps) {
@@ -285,7 +347,7 @@ Pauses pauses_of(const DeviceProfile& device) {
   }
   const auto has_one = [&](const Pause& pause) {
     return std::any_of(pause.sites.begin(), pause.sites.end(), [&](const IdleSite& site) {
-      return is_same_line(site, *pauses.returning) &&
+      return (device.by_host || is_same_line(site, *pauses.returning)) &&
              std::any_of(site.gaps.begin(), site.gaps.end(),
                          [&](const IdleGap& gap) { return returns.contains(gap.until_ns); });
     });
@@ -303,8 +365,9 @@ Pauses pauses_of(const DeviceProfile& device) {
 }
 
 Spans spans_of_returning(const DeviceProfile& device) {
-  const std::optional<IdleSite> line = pauses_of(device).returning;
-  if (!line || device.steps < 2) {
+  const Pauses pauses = pauses_of(device);
+  const std::optional<IdleSite>& line = pauses.returning;
+  if (!line || !pauses.returns_evenly || device.steps < 2) {
     return {};
   }
   std::vector<Span> spans;

@@ -27,8 +27,10 @@ struct Pauses {
   std::vector<Pause> list;
   // The line whose pauses come again after as much work each time, not in steps in a row, and cost
   // most, with one gap for each step that has one.  Together they are 1 % of the window at least,
-  // however short each is of a long recording.  None: no line's do.
+  // however short each is of a long recording; where they come at no even distances, there are many
+  // all over it.  None: no line's do.
   std::optional<IdleSite> returning;
+  bool returns_evenly = false;
 };
 Pauses pauses_of(const DeviceProfile& device);
 
