@@ -4,6 +4,7 @@ TRAINTRACE_GPU_TIMELINE=cupti.
 It must be exactly CODE (several with commas; `-`: nothing above info), with the ns that the ranks say they have lost, to 5 %: of several
 codes what only one of them can mean.  An info may be asked for too; CODE? may be there or not, !CODE must not, be it an info.
 CODE=CERTAINTY has to be so certain.
+:FUNCTION= the first place of what is found has to be there.
 NAME@RANK=VALUE is set for one rank; +KEY=NS is lost besides what the ranks say; !KEY= no finding may have.
 What a rank says as idle_for_CAUSE_ns is what `report --by=rank` must have of that cause.
 A machine that others use wakes up late: then a job loses what it was not made to, and runs again.  One that was never left
@@ -15,9 +16,12 @@ import subprocess
 import sys
 import tempfile
 
+import accounts
+
 build, case, ranks, code = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 given = dict(argument.split("=", 1) for argument in sys.argv[5:])
-settings = {key: value for key, value in given.items() if "@" not in key and key[0] not in "+!"}
+settings = {key: value for key, value in given.items() if "@" not in key and key[0] not in "+!:"}
+first_place = [key[1:] for key in given if key[0] == ":"]
 absent = [key[1:] for key in given if key[0] == "!"]
 lost = {key[1:]: int(value) for key, value in given.items() if key[0] == "+"}
 
@@ -116,22 +120,6 @@ def misjudged(table, printed):
     return None
 
 
-def unaccounted(report, table):
-    """Conservation: what is lost has a name or is said to have none, to the ns; and a healthy GPU has lost little that has none."""
-    lost = {(row["rank"], row["device"]): row for row in report["lost_time"]}
-    healthy = any(finding["code"] == "run.healthy" for finding in report["findings"])
-    for row in table:
-        each = lost.get((row["rank"], row["device"]))
-        exposed = row["exposed_communication_ns"] + row["exposed_memory_ns"]
-        if each is None or each["lost_ns"] != row["idle_ns"] + exposed:
-            return f"{each} was lost, but the report says {row['idle_ns']} ns idle and {exposed} ns exposed"
-        if each["named_ns"] + each["unattributed_ns"] != each["lost_ns"] or min(each["named_ns"], each["unattributed_ns"]) < 0:
-            return f"does not add up: {each}"
-        if healthy and each["unattributed_ns"] - row["profiler_idle_ns"] > 0.1 * each["window_ns"]:  # the profiler's own is nobody's loss
-            return f"healthy, but {each['unattributed_ns']} of {each['window_ns']} ns are lost without a name"
-    return untold(report["findings"])
-
-
 def untold(findings):
     """A tenth of the window or more stands first, although it is as it is meant to be."""
     for healthy in (finding for finding in findings if finding["code"] == "run.healthy"):
@@ -156,6 +144,8 @@ def problem(findings, printed):
             return f"{finding['code']} is {finding['certainty']}: {finding['evidence']}"
         if set(absent) & set(finding["values"]):
             return f"{finding['code']} has {sorted(set(absent) & set(finding['values']))}"
+        if first_place and finding["where"][0].get("function") not in first_place:
+            return f"{finding['code']} is at {finding['where']}"
         for key in KEYS if len(wanted) == 1 else KEYS_OF_ONE:
             value = finding["values"].get(key)
             if value is not None and abs(printed.get(key, value) - value) > 0.05 * value:
@@ -191,7 +181,7 @@ def main():
             report = analyze(folder)
             differs = export_differs(folder) or utilisation_differs(folder, printed)
             table = rows(f"{folder}/traces", "rank")
-        differs = differs or unaccounted(report, table)
+        differs = differs or accounts.unaccounted(report, table) or untold(report["findings"])
         if differs:
             sys.exit(f"WRONG: {differs}")
         wrong = problem(report["findings"], printed) or misjudged(table, printed)

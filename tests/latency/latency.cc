@@ -1,6 +1,6 @@
-// A rank of a job of steps that loses time in a known way: `latency CASE STEPS`.  Prints what it
-// has lost itself, as `KEY NS`, the GPU's time by events on its streams; kernels, collectives and
-// calls take what judge.py tells simgpu.
+// A rank of a job of steps that loses time in a known way: `latency CASE STEPS`, or the names of
+// the cases without them.  Prints what it has lost itself, as `KEY NS`, the GPU's time by events on
+// its streams; kernels, collectives and calls take what judge.py tells simgpu.
 #include <unistd.h>
 
 #include <array>
@@ -14,6 +14,7 @@
 #include "common/check_driver.h"
 #include "common/nccl_ranks.h"
 #include "common/ranks.h"
+#include "everyday.h"
 #include "job.h"
 #include "loops.h"
 #include "pipelines.h"
@@ -454,9 +455,21 @@ std::map<std::string, Case> cases() {
   };
 }
 
+std::map<std::string, Case> all_cases() {
+  std::map<std::string, Case> all = cases();
+  all.merge(everyday_cases());
+  return all;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 1) {
+    for (const auto& [name, run] : all_cases()) {
+      puts(name.c_str());
+    }
+    return 0;
+  }
   CHECK(argc == 3, "latency CASE STEPS");
   const int steps = atoi(argv[2]);
   select_device();
@@ -465,7 +478,7 @@ int main(int argc, char** argv) {
   if (world_size() > 1) {
     meet("ready");
   }
-  const std::map<std::string, Case> all = cases();
+  const std::map<std::string, Case> all = all_cases();
   const auto found = all.find(argv[1]);
   CHECK(found != all.end(), "do not know %s", argv[1]);
   const int64_t delayed_before = delayed_ns();

@@ -92,17 +92,23 @@ def write_log():
     time.sleep(MUCH)
 
 
+def write_checkpoint():
+    time.sleep(3 * MUCH)
+
+
 def main(case, steps):
     job = Job(steps)
     loader = dataloader._SingleProcessDataLoaderIter(Dataset({"loader": MUCH, "loader-ahead": 0.004}.get(case, 0.0)))
     delayed_before = delayed_ns()
-    for _ in range(steps):
+    for step in range(steps):
         next(loader)
         job.train_step()
         if case != "loader-ahead":
             job.read_loss()
         if case == "loader-and-log":
             write_log()
+        if case == "loader-and-checkpoint" and step % 6 == 5:
+            write_checkpoint()
     print("delayed_ns", delayed_ns() - delayed_before)
     time.sleep(0.15)  # later than the last look at what is complete
     must(runtime.cudaDeviceSynchronize())

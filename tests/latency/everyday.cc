@@ -1,0 +1,248 @@
+#include "everyday.h"
+
+#include <unistd.h>
+
+#include <vector>
+
+#include "common/check.h"
+#include "common/check_driver.h"
+#include "common/nccl_ranks.h"
+#include "common/ranks.h"
+
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+void host_does(int us) {
+  if (us != 0) {
+    usleep(static_cast<useconds_t>(us));
+  }
+}
+
+// As PyTorch's item().
+void read_value(Job& job) {
+  static float value = 0;
+  CUDA_CHECK(
+      cudaMemcpyAsync(&value, job.gradients, sizeof value, cudaMemcpyDeviceToHost, job.stream));
+  job.synchronise();
+}
+
+struct Memory {
+  Memory(size_t bytes, bool is_pinned) : bytes(bytes) {
+    if (is_pinned) {
+      CUDA_CHECK(cudaMallocHost(&host, bytes));
+    } else {
+      pageable.resize(bytes, 1);
+      host = pageable.data();
+    }
+    CUDA_CHECK(cudaMalloc(&device, bytes));
+  }
+  void* host = nullptr;
+  void* device = nullptr;
+  size_t bytes;
+  std::vector<char> pageable;
+};
+
+void train(Job& job) {
+  job.step(world_size() > 1);
+  CUDA_CHECK(cudaEventRecord(job.ends.next(), job.stream));
+}
+
+// The weights come to the host and are written, after each so-manieth step.
+void checkpoints(Job& job, int steps, int every, int us) {
+  Memory weights(32 * kMiB, false);
+  for (int i = 0; i < steps; ++i) {
+    train(job);
+    read_value(job);
+    if (i % every == every - 1) {
+      CUDA_CHECK(cudaMemcpyAsync(weights.host, weights.device, weights.bytes,
+                                 cudaMemcpyDeviceToHost, job.stream));
+      job.synchronise();
+      host_does(us);
+    }
+  }
+}
+
+// After half of the steps `batches` of another loop, with a value read behind each.
+void evaluates(Job& job, int steps, int batches, int us) {
+  for (int i = 0; i < steps; ++i) {
+    train(job);
+    if (i == steps / 2) {
+      for (int batch = 0; batch < batches; ++batch) {
+        job.launch(job.forward, 2);
+        read_value(job);
+        host_does(us);
+      }
+    }
+  }
+}
+
+void stands_still(Job& job, int steps, int us, bool reads, bool (*is_due)(int)) {
+  for (int i = 0; i < steps; ++i) {
+    train(job);
+    if (reads) {
+      read_value(job);
+    }
+    if (is_due(i)) {
+      host_does(us);
+    }
+  }
+}
+
+// `count` kernels, each of which the host takes so long to launch.
+void launches_tiny(Job& job, int steps, int count, int us, bool reads) {
+  CUfunction tiny = job.kernel("tiny_0");
+  for (int i = 0; i < steps; ++i) {
+    CUDA_CHECK(cudaEventRecord(job.begins.next(), job.stream));
+    for (int k = 0; k < count; ++k) {
+      const int64_t until = now_ns() + int64_t{1000} * us;
+      while (now_ns() < until) {
+      }
+      job.launch(tiny);
+    }
+    CUDA_CHECK(cudaEventRecord(job.ends.next(), job.stream));
+    if (reads) {
+      read_value(job);
+    }
+  }
+}
+
+// The norm of each of so many parameters is read, each behind a kernel of its own.
+void clips(Job& job, int steps, int reads, int us) {
+  CUfunction norm = job.kernel("tiny_0");
+  for (int i = 0; i < steps; ++i) {
+    job.launch(job.forward);
+    job.launch(job.backward);
+    for (int k = 0; k < 40; ++k) {
+      job.launch(norm);
+      if (k < reads) {
+        read_value(job);
+        host_does(us);
+      }
+    }
+    job.launch(job.update);
+  }
+}
+
+// A batch goes to the GPU before each step.
+void feeds(Job& job, int steps, size_t bytes, bool is_pinned, bool synchronises, bool reads) {
+  Memory batch(bytes, is_pinned);
+  for (int i = 0; i < steps; ++i) {
+    CUDA_CHECK(
+        cudaMemcpyAsync(batch.device, batch.host, batch.bytes, cudaMemcpyHostToDevice, job.stream));
+    if (synchronises) {
+      job.synchronise();
+    }
+    train(job);
+    if (reads) {
+      read_value(job);
+    }
+  }
+  job.synchronise();
+  say("lost_ns", job.begins.since(job.ends, 1));
+}
+
+void allocates_in_loop(Job& job, int steps, int per_step, bool reads) {
+  for (int i = 0; i < steps; ++i) {
+    for (int k = 0; k < per_step; ++k) {
+      void* memory = nullptr;
+      CUDA_CHECK(cudaMalloc(&memory, kMiB));
+      job.launch(job.forward);
+      CUDA_CHECK(cudaFree(memory));
+    }
+    train(job);
+    if (reads) {
+      read_value(job);
+    }
+  }
+}
+
+// The gradients are reduced in buckets, each behind its part of the backward pass; or all of them
+// behind it.
+void reduces_buckets(Job& job, int steps, size_t buckets, bool overlaps, bool reads) {
+  for (int i = 0; i < steps; ++i) {
+    job.launch(job.forward);
+    const size_t layers = job.backward.size() / buckets;
+    for (size_t bucket = 0; bucket < buckets; ++bucket) {
+      for (size_t layer = 0; layer < layers; ++layer) {
+        job.launch(job.backward[bucket * layers + layer]);
+      }
+      if (overlaps) {
+        job.order(job.stream, job.side);
+        NCCL_CHECK(ncclAllReduce(job.gradients, job.gradients, 1024, ncclFloat32, ncclSum, job.comm,
+                                 job.side));
+      }
+    }
+    for (size_t bucket = 0; !overlaps && bucket < buckets; ++bucket) {
+      job.order(job.stream, job.side);
+      NCCL_CHECK(ncclAllReduce(job.gradients, job.gradients, 1024, ncclFloat32, ncclSum, job.comm,
+                               job.side));
+    }
+    job.order(job.side, job.stream);
+    job.launch(job.update);
+    if (reads) {
+      read_value(job);
+    }
+  }
+}
+
+// Rank 1 comes late to the steps from `from` until `until`.
+void straggles(Job& job, int steps, int us, int from, int until) {
+  for (int i = 0; i < steps; ++i) {
+    if (world_rank() == 1 && i >= from && i < until) {
+      host_does(us);
+    }
+    train(job);
+    read_value(job);
+  }
+}
+
+}  // namespace
+
+std::map<std::string, std::function<void(Job&, int)>> everyday_cases() {
+  const auto each_20th = [](int i) { return i % 20 == 19; };
+  const auto each_5th = [](int i) { return i % 5 == 4; };
+  const auto irregular = [](int i) { return i * 7919 % 13 < 2; };
+  const auto two = [](int i) { return i == 17 || i == 41; };
+  const auto never = [](int) { return false; };
+  return {
+      {"checkpoint", [](Job& job, int steps) { checkpoints(job, steps, 20, 300'000); }},
+      {"checkpoint-twin", [](Job& job, int steps) { checkpoints(job, steps, steps + 1, 0); }},
+      {"checkpoint-near", [](Job& job, int steps) { checkpoints(job, steps, 20, 10'000); }},
+      {"eval", [](Job& job, int steps) { evaluates(job, steps, 30, 10'000); }},
+      {"eval-twin", [](Job& job, int steps) { evaluates(job, steps, 30, 0); }},
+      {"eval-near", [](Job& job, int steps) { evaluates(job, steps, 30, 500); }},
+      {"hiccup", [=](Job& job, int steps) { stands_still(job, steps, 60'000, true, irregular); }},
+      {"hiccup-twin", [=](Job& job, int steps) { stands_still(job, steps, 0, true, never); }},
+      {"hiccup-near",
+       [=](Job& job, int steps) { stands_still(job, steps, 3'000, true, irregular); }},
+      {"hiccup-two", [=](Job& job, int steps) { stands_still(job, steps, 60'000, true, two); }},
+      {"hiccup-ahead",
+       [=](Job& job, int steps) { stands_still(job, steps, 60'000, false, irregular); }},
+      {"gc", [=](Job& job, int steps) { stands_still(job, steps, 20'000, true, each_5th); }},
+      {"gc-rare", [=](Job& job, int steps) { stands_still(job, steps, 20'000, true, each_20th); }},
+      {"tiny", [](Job& job, int steps) { launches_tiny(job, steps, 300, 30, true); }},
+      {"tiny-free", [](Job& job, int steps) { launches_tiny(job, steps, 300, 30, false); }},
+      {"tiny-twin", [](Job& job, int steps) { launches_tiny(job, steps, 300, 2, true); }},
+      {"clip", [](Job& job, int steps) { clips(job, steps, 40, 100); }},
+      {"clip-quick", [](Job& job, int steps) { clips(job, steps, 40, 0); }},
+      {"clip-twin", [](Job& job, int steps) { clips(job, steps, 1, 0); }},
+      {"feed", [](Job& job, int steps) { feeds(job, steps, 32 * kMiB, false, true, true); }},
+      {"feed-unread",
+       [](Job& job, int steps) { feeds(job, steps, 32 * kMiB, false, false, false); }},
+      {"feed-twin", [](Job& job, int steps) { feeds(job, steps, kMiB, false, true, true); }},
+      {"feed-pinned", [](Job& job, int steps) { feeds(job, steps, 32 * kMiB, true, false, true); }},
+      {"malloc", [](Job& job, int steps) { allocates_in_loop(job, steps, 4, true); }},
+      {"malloc-unread", [](Job& job, int steps) { allocates_in_loop(job, steps, 4, false); }},
+      {"malloc-near", [](Job& job, int steps) { allocates_in_loop(job, steps, 1, true); }},
+      {"malloc-twin", [](Job& job, int steps) { allocates_in_loop(job, steps, 0, true); }},
+      {"exposed", [](Job& job, int steps) { reduces_buckets(job, steps, 5, false, true); }},
+      {"overlapped", [](Job& job, int steps) { reduces_buckets(job, steps, 5, true, true); }},
+      {"straggle", [](Job& job, int steps) { straggles(job, steps, 15'000, 20, 45); }},
+      {"straggle-all", [](Job& job, int steps) { straggles(job, steps, 15'000, 0, steps); }},
+      {"straggle-twin", [](Job& job, int steps) { straggles(job, steps, 0, 0, 0); }},
+      {"straggle-near", [](Job& job, int steps) { straggles(job, steps, 15'000, 20, 22); }},
+      {"ddp", [](Job& job, int steps) { reduces_buckets(job, steps, 5, true, true); }},
+      {"ddp-unread", [](Job& job, int steps) { reduces_buckets(job, steps, 5, true, false); }},
+  };
+}
