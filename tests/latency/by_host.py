@@ -52,27 +52,27 @@ CASES = [
     ("pauses", 1, {}, {"latency.pause": []}, "idle_ns"),
     ("pauses-shortly", 1, {}, {}, None),
     # Garbage is collected in each fifth step, some batches take 60 ms, or 3; how long each call blocked before does not part them.
-    ("gc", 1, {}, {"latency.pause": []}, "idle_ns"),
+    ("collection", 1, {}, {"latency.pause": []}, "idle_ns"),
     ("loader-and-checkpoint", 1, {}, {"latency.pause": []}, "idle_ns"),
     ("hiccup", 1, {}, {"latency.pause": []}, "idle_ns"),
-    ("hiccup-near", 1, {}, {}, None),
-    ("hiccup-twin", 1, {}, {}, None),
+    ("hiccup-short", 1, {}, {}, None),
+    ("hiccup-never", 1, {}, {}, None),
     # 32 MB of pageable memory are copied while the GPU certainly has nothing else to do, or nobody knows; 1 MB; from pinned memory.
-    ("feed", 1, {"SIMGPU_COPY_GBPS": "4"}, {"latency.pageable-copy": [0]}, "lost_ns"),
-    ("feed-unread", 1, {"SIMGPU_COPY_GBPS": "4"}, {}, None),
-    ("feed-twin", 1, {"SIMGPU_COPY_GBPS": "4"}, {}, None),
-    ("feed-pinned", 1, {"SIMGPU_COPY_GBPS": "4"}, {}, None),
+    ("batches", 1, {"SIMGPU_COPY_GBPS": "4"}, {"latency.pageable-copy": [0]}, "lost_ns"),
+    ("batches-unread", 1, {"SIMGPU_COPY_GBPS": "4"}, {}, None),
+    ("batches-small", 1, {"SIMGPU_COPY_GBPS": "4"}, {}, None),
+    ("batches-pinned", 1, {"SIMGPU_COPY_GBPS": "4"}, {}, None),
     # A value behind each parameter's norm, and 100 us of the host's after it; nothing after it; one value.
-    ("clip", 1, {}, {"latency.host-bound": [0]}, None),
-    ("clip-quick", 1, {}, {}, None),
-    ("clip-twin", 1, {}, {}, None),
-    ("malloc", 1, {"SIMGPU_CALL_US": "cudaMalloc=2000"}, {"latency.implicit-sync": [0]}, None),
-    ("malloc-near", 1, {"SIMGPU_CALL_US": "cudaMalloc=100"}, {}, None),
-    ("malloc-twin", 1, {}, {}, None),
-    ("straggle-all", 3, {"SIMGPU_NCCL_US": "1000"}, {"latency.sync-in-loop": [1], "latency.straggler": [1]}, None),
-    ("straggle-near", 3, {"SIMGPU_NCCL_US": "1000"}, {}, None),
-    ("ddp", 3, {"SIMGPU_NCCL_US": "1000"}, {}, None),
-    ("exposed", 2, {"SIMGPU_NCCL_US": "2000"}, {}, None),
+    ("clipping", 1, {}, {"latency.host-bound": [0]}, None),
+    ("clipping-quick", 1, {}, {}, None),
+    ("clipping-once", 1, {}, {}, None),
+    ("allocations", 1, {"SIMGPU_CALL_US": "cudaMalloc=2000"}, {"latency.implicit-sync": [0]}, None),
+    ("allocations-few", 1, {"SIMGPU_CALL_US": "cudaMalloc=100"}, {}, None),
+    ("allocations-none", 1, {}, {}, None),
+    ("late-always", 3, {"SIMGPU_NCCL_US": "1000"}, {"latency.sync-in-loop": [1], "latency.straggler": [1]}, None),
+    ("late-twice", 3, {"SIMGPU_NCCL_US": "1000"}, {}, None),
+    ("buckets-beside", 3, {"SIMGPU_NCCL_US": "1000"}, {}, None),
+    ("buckets-behind", 2, {"SIMGPU_NCCL_US": "2000"}, {}, None),
     ("sync-alone", 1, {}, {}, None),
     ("no-sync", 1, {}, {}, None),
     ("late-behind-work", 3, {"SIMGPU_NCCL_US": "2000"}, {}, None),
@@ -105,7 +105,7 @@ def record(folder, case, ranks, settings):
 
 
 # Whether they warn, or are no more than an info.
-WARNS = {"loader-and-checkpoint": True, "two-items-second-loader": True, "items-and-pauses": True, "gc": True, "hiccup": True, "pauses": False}
+WARNS = {"loader-and-checkpoint": True, "two-items-second-loader": True, "items-and-pauses": True, "collection": True, "hiccup": True, "pauses": False}
 # The first place: where the host was, not the call that had waited for the GPU.
 PLACES = {"loader-and-checkpoint": "write_checkpoint"}
 # Nothing is known of the line: launches have no stacks, and what is not Python is not looked at.

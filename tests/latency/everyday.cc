@@ -150,7 +150,9 @@ void allocates_in_loop(Job& job, int steps, int per_step, bool reads) {
       job.launch(job.forward);
       CUDA_CHECK(cudaFree(memory));
     }
-    train(job);
+    job.launch(job.forward);
+    job.launch(job.backward);
+    job.launch(job.update);
     if (reads) {
       read_value(job);
     }
@@ -202,47 +204,50 @@ void straggles(Job& job, int steps, int us, int from, int until) {
 std::map<std::string, std::function<void(Job&, int)>> everyday_cases() {
   const auto each_20th = [](int i) { return i % 20 == 19; };
   const auto each_5th = [](int i) { return i % 5 == 4; };
-  const auto irregular = [](int i) { return i * 7919 % 13 < 2; };
+  const auto uneven = [](int i) { return i * 7919 % 13 < 2; };
   const auto two = [](int i) { return i == 17 || i == 41; };
   const auto never = [](int) { return false; };
   return {
       {"checkpoint", [](Job& job, int steps) { checkpoints(job, steps, 20, 300'000); }},
-      {"checkpoint-twin", [](Job& job, int steps) { checkpoints(job, steps, steps + 1, 0); }},
-      {"checkpoint-near", [](Job& job, int steps) { checkpoints(job, steps, 20, 10'000); }},
-      {"eval", [](Job& job, int steps) { evaluates(job, steps, 30, 10'000); }},
-      {"eval-twin", [](Job& job, int steps) { evaluates(job, steps, 30, 0); }},
-      {"eval-near", [](Job& job, int steps) { evaluates(job, steps, 30, 500); }},
-      {"hiccup", [=](Job& job, int steps) { stands_still(job, steps, 60'000, true, irregular); }},
-      {"hiccup-twin", [=](Job& job, int steps) { stands_still(job, steps, 0, true, never); }},
-      {"hiccup-near",
-       [=](Job& job, int steps) { stands_still(job, steps, 3'000, true, irregular); }},
-      {"hiccup-two", [=](Job& job, int steps) { stands_still(job, steps, 60'000, true, two); }},
+      {"checkpoint-quick", [](Job& job, int steps) { checkpoints(job, steps, 20, 10'000); }},
+      {"checkpoint-never", [](Job& job, int steps) { checkpoints(job, steps, steps + 1, 0); }},
+      {"evaluation-slow", [](Job& job, int steps) { evaluates(job, steps, 30, 10'000); }},
+      {"evaluation", [](Job& job, int steps) { evaluates(job, steps, 30, 0); }},
+      {"evaluation-quick", [](Job& job, int steps) { evaluates(job, steps, 30, 500); }},
+      {"hiccup", [=](Job& job, int steps) { stands_still(job, steps, 60'000, true, uneven); }},
+      {"hiccup-short", [=](Job& job, int steps) { stands_still(job, steps, 3'000, true, uneven); }},
+      {"hiccup-never", [=](Job& job, int steps) { stands_still(job, steps, 0, true, never); }},
+      {"hiccup-twice", [=](Job& job, int steps) { stands_still(job, steps, 60'000, true, two); }},
       {"hiccup-ahead",
-       [=](Job& job, int steps) { stands_still(job, steps, 60'000, false, irregular); }},
-      {"gc", [=](Job& job, int steps) { stands_still(job, steps, 20'000, true, each_5th); }},
-      {"gc-rare", [=](Job& job, int steps) { stands_still(job, steps, 20'000, true, each_20th); }},
+       [=](Job& job, int steps) { stands_still(job, steps, 60'000, false, uneven); }},
+      {"collection",
+       [=](Job& job, int steps) { stands_still(job, steps, 20'000, true, each_5th); }},
+      {"collection-seldom",
+       [=](Job& job, int steps) { stands_still(job, steps, 20'000, true, each_20th); }},
       {"tiny", [](Job& job, int steps) { launches_tiny(job, steps, 300, 30, true); }},
-      {"tiny-free", [](Job& job, int steps) { launches_tiny(job, steps, 300, 30, false); }},
-      {"tiny-twin", [](Job& job, int steps) { launches_tiny(job, steps, 300, 2, true); }},
-      {"clip", [](Job& job, int steps) { clips(job, steps, 40, 100); }},
-      {"clip-quick", [](Job& job, int steps) { clips(job, steps, 40, 0); }},
-      {"clip-twin", [](Job& job, int steps) { clips(job, steps, 1, 0); }},
-      {"feed", [](Job& job, int steps) { feeds(job, steps, 32 * kMiB, false, true, true); }},
-      {"feed-unread",
+      {"tiny-unread", [](Job& job, int steps) { launches_tiny(job, steps, 300, 30, false); }},
+      {"tiny-quick-host", [](Job& job, int steps) { launches_tiny(job, steps, 300, 2, true); }},
+      {"clipping", [](Job& job, int steps) { clips(job, steps, 40, 100); }},
+      {"clipping-quick", [](Job& job, int steps) { clips(job, steps, 40, 0); }},
+      {"clipping-once", [](Job& job, int steps) { clips(job, steps, 1, 0); }},
+      {"batches", [](Job& job, int steps) { feeds(job, steps, 32 * kMiB, false, true, true); }},
+      {"batches-unread",
        [](Job& job, int steps) { feeds(job, steps, 32 * kMiB, false, false, false); }},
-      {"feed-twin", [](Job& job, int steps) { feeds(job, steps, kMiB, false, true, true); }},
-      {"feed-pinned", [](Job& job, int steps) { feeds(job, steps, 32 * kMiB, true, false, true); }},
-      {"malloc", [](Job& job, int steps) { allocates_in_loop(job, steps, 4, true); }},
-      {"malloc-unread", [](Job& job, int steps) { allocates_in_loop(job, steps, 4, false); }},
-      {"malloc-near", [](Job& job, int steps) { allocates_in_loop(job, steps, 1, true); }},
-      {"malloc-twin", [](Job& job, int steps) { allocates_in_loop(job, steps, 0, true); }},
-      {"exposed", [](Job& job, int steps) { reduces_buckets(job, steps, 5, false, true); }},
-      {"overlapped", [](Job& job, int steps) { reduces_buckets(job, steps, 5, true, true); }},
-      {"straggle", [](Job& job, int steps) { straggles(job, steps, 15'000, 20, 45); }},
-      {"straggle-all", [](Job& job, int steps) { straggles(job, steps, 15'000, 0, steps); }},
-      {"straggle-twin", [](Job& job, int steps) { straggles(job, steps, 0, 0, 0); }},
-      {"straggle-near", [](Job& job, int steps) { straggles(job, steps, 15'000, 20, 22); }},
-      {"ddp", [](Job& job, int steps) { reduces_buckets(job, steps, 5, true, true); }},
-      {"ddp-unread", [](Job& job, int steps) { reduces_buckets(job, steps, 5, true, false); }},
+      {"batches-small", [](Job& job, int steps) { feeds(job, steps, kMiB, false, true, true); }},
+      {"batches-pinned",
+       [](Job& job, int steps) { feeds(job, steps, 32 * kMiB, true, false, true); }},
+      {"allocations", [](Job& job, int steps) { allocates_in_loop(job, steps, 4, true); }},
+      {"allocations-unread", [](Job& job, int steps) { allocates_in_loop(job, steps, 4, false); }},
+      {"allocations-few", [](Job& job, int steps) { allocates_in_loop(job, steps, 1, true); }},
+      {"allocations-none", [](Job& job, int steps) { allocates_in_loop(job, steps, 0, true); }},
+      {"buckets-behind", [](Job& job, int steps) { reduces_buckets(job, steps, 5, false, true); }},
+      {"buckets-beside", [](Job& job, int steps) { reduces_buckets(job, steps, 5, true, true); }},
+      {"buckets-unread", [](Job& job, int steps) { reduces_buckets(job, steps, 5, true, false); }},
+      {"late-for-a-while",
+       [](Job& job, int steps) { straggles(job, steps, 15'000, steps / 3, 3 * steps / 4); }},
+      {"late-always", [](Job& job, int steps) { straggles(job, steps, 15'000, 0, steps); }},
+      {"late-twice",
+       [](Job& job, int steps) { straggles(job, steps, 15'000, steps / 3, steps / 3 + 2); }},
+      {"late-never", [](Job& job, int steps) { straggles(job, steps, 0, 0, 0); }},
   };
 }
