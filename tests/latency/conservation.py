@@ -18,7 +18,7 @@ SETTINGS = {"SIMGPU_KERNEL_US": "forward_*=400,backward_*=1000,update_*=1000,tin
 RANKS = {"communication": 2, "communication-two-ahead": 2, "small": 2, "few-small": 2, "bucketed": 2, "one-saves": 3, "late": 3, "late-once": 3, "late-at-first": 3,
          "late-behind-work": 3, "late-to-connect": 3, "in-time": 3, "in-turn": 3, "in-turn-seldom": 3, "two-in-turn": 3, "in-turn-never": 3,
          "all-forward": 4, "one-by-one": 4, "all-to-all": 4, "ring": 4, "awaits-collectives": 2, "awaits-a-late-rank": 2,
-         "buckets-behind": 2, "buckets-beside": 3, "buckets-unread": 3, "late-for-a-while": 3, "late-always": 3, "late-twice": 3, "late-never": 3}
+         "buckets-behind": 2, "buckets-beside": 3, "buckets-unread": 3, "late-for-a-while": 3, "late-always": 3, "late-twice": 3, "late-never": 3, "groups": 12, "groups-late": 12}
 SEVERAL_TOO = ("item", "no-sync", "quick-host")  # of these three ranks as well
 TWO_GPUS = ("awaits-copies", "awaits-collectives", "awaits-a-late-rank")
 FOLDER = os.path.dirname(os.path.abspath(__file__))

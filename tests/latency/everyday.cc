@@ -199,6 +199,41 @@ void straggles(Job& job, int steps, int us, int from, int until) {
   }
 }
 
+// As tensor, pipeline and data parallel ranks: each is in one group along each axis, of 3, 2 and 2.
+std::vector<ncclComm_t> groups_of(Job& job) {
+  std::vector<ncclComm_t> groups;
+  int stride = 1;
+  for (const int size : {3, 2, 2}) {
+    const int place = world_rank() / stride % size;
+    ncclComm_t group = nullptr;
+    NCCL_CHECK(
+        ncclCommSplit(job.comm, world_rank() - place * stride, world_rank(), &group, nullptr));
+    groups.push_back(group);
+    stride *= size;
+  }
+  return groups;
+}
+
+// One rank comes late to each step: most of the others are in no group with it.
+void trains_in_groups(Job& job, int steps, int late, int us) {
+  const std::vector<ncclComm_t> groups = groups_of(job);
+  for (int i = 0; i < steps; ++i) {
+    if (world_rank() == late) {
+      host_does(us);
+    }
+    job.launch(job.forward);
+    for (const ncclComm_t group : groups) {
+      job.launch(job.backward[0]);
+      job.order(job.stream, job.side);
+      NCCL_CHECK(
+          ncclAllReduce(job.gradients, job.gradients, 1024, ncclFloat32, ncclSum, group, job.side));
+      job.order(job.side, job.stream);
+    }
+    job.launch(job.update);
+    read_value(job);
+  }
+}
+
 }  // namespace
 
 std::map<std::string, std::function<void(Job&, int)>> everyday_cases() {
@@ -248,6 +283,8 @@ std::map<std::string, std::function<void(Job&, int)>> everyday_cases() {
       {"late-always", [](Job& job, int steps) { straggles(job, steps, 15'000, 0, steps); }},
       {"late-twice",
        [](Job& job, int steps) { straggles(job, steps, 15'000, steps / 3, steps / 3 + 2); }},
+      {"groups-late", [](Job& job, int steps) { trains_in_groups(job, steps, 5, 15'000); }},
+      {"groups", [](Job& job, int steps) { trains_in_groups(job, steps, -1, 0); }},
       {"late-never", [](Job& job, int steps) { straggles(job, steps, 0, 0, 0); }},
   };
 }

@@ -4,7 +4,7 @@ TRAINTRACE_GPU_TIMELINE=cupti.
 It must be exactly CODE (several with commas; `-`: nothing above info), with the ns that the ranks say they have lost, to 5 %: of several
 codes what only one of them can mean.  An info may be asked for too; CODE? may be there or not, !CODE must not, be it an info.
 CODE=CERTAINTY has to be so certain.
-:FUNCTION= the first place of what is found has to be there.
+=CODE=RANK: that one has this culprit and no other.  :FUNCTION= the first place of what is found has to be there.
 NAME@RANK=VALUE is set for one rank; +KEY=NS is lost besides what the ranks say; !KEY= no finding may have.
 What a rank says as idle_for_CAUSE_ns is what `report --by=rank` must have of that cause.
 A machine that others use wakes up late: then a job loses what it was not made to, and runs again.  One that was never left
@@ -19,8 +19,9 @@ import tempfile
 import accounts
 
 build, case, ranks, code = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-given = dict(argument.split("=", 1) for argument in sys.argv[5:])
-settings = {key: value for key, value in given.items() if "@" not in key and key[0] not in "+!:"}
+given = dict((argument[:1] + argument[1:].split("=", 1)[0], argument[1:].split("=", 1)[1]) for argument in sys.argv[5:])
+settings = {key: value for key, value in given.items() if "@" not in key and key[0] not in "+!:="}
+culprits = {key[1:]: [int(value)] for key, value in given.items() if key[0] == "="}
 first_place = [key[1:] for key in given if key[0] == ":"]
 absent = [key[1:] for key in given if key[0] == "!"]
 lost = {key[1:]: int(value) for key, value in given.items() if key[0] == "+"}
@@ -146,6 +147,8 @@ def problem(findings, printed):
             return f"{finding['code']} is {finding['certainty']}: {finding['evidence']}"
         if set(absent) & set(finding["values"]):
             return f"{finding['code']} has {sorted(set(absent) & set(finding['values']))}"
+        if finding["culprits"] != culprits.get(finding["code"], finding["culprits"]):
+            return f"{finding['code']} blames {finding['culprits']}"
         if first_place and finding["where"][0].get("function") not in first_place:
             return f"{finding['code']} is at {finding['where']}"
         for key in KEYS if len(wanted) == 1 else KEYS_OF_ONE:
