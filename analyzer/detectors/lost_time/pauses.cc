@@ -78,10 +78,18 @@ bool comes_often(const DeviceProfile& device, const IdleSite& site) {
   return tenths.size() >= 8;
 }
 
+// The calls alone do not tell shorter ones from a host that was preempted.
+constexpr int64_t kLongByHostNs = kPauseTimes * kLeastByHostNs;
+
+bool is_beyond_preemption(const IdleSite& site) {
+  return std::all_of(site.gaps.begin(), site.gaps.end(),
+                     [](const IdleGap& gap) { return gap.ns >= kLongByHostNs; });
+}
+
 // A line whose pauses come again: after as much work each time, and over two fifths of the work.
 bool comes_evenly(const DeviceProfile& device, const IdleSite& site) {
-  // Three hosts that were preempted may well be so at even distances, six not.
-  const size_t fewest = device.by_host ? 2 * kReturns : kReturns;
+  // Three hosts that were preempted may well be so at even distances, six not, nor for so long.
+  const size_t fewest = device.by_host && !is_beyond_preemption(site) ? 2 * kReturns : kReturns;
   if (site.gaps.size() < fewest || is_in_steps_in_a_row(device, site)) {
     return false;
   }
@@ -322,10 +330,9 @@ bool Pause::is_one() const {
 
 namespace {
 
-// The calls alone do not tell a short pause from a host that was preempted.
 bool is_told_alone(const DeviceProfile& device, const Pause& pause) {
   return device.share(pause.ns) >= kPauseShare &&
-         (!device.by_host || pause.longest_ns() >= kPauseTimes * kLeastByHostNs);
+         (!device.by_host || pause.longest_ns() >= kLongByHostNs);
 }
 
 }  // namespace
