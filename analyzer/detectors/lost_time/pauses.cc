@@ -75,7 +75,7 @@ bool comes_often(const DeviceProfile& device, const IdleSite& site) {
     const auto since = static_cast<double>(gap.until_ns - device.window.begin_ns);
     tenths.insert(std::floor(10 * since / static_cast<double>(device.times.window_ns)));
   }
-  return tenths.size() >= 8;
+  return tenths.size() >= kAllOver;
 }
 
 // The calls alone do not tell shorter ones from a host that was preempted.

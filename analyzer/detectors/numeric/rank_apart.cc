@@ -17,8 +17,6 @@
 namespace traintrace {
 namespace {
 
-constexpr size_t kFewestOthers = 3;  // that show what is usual
-
 // Of one line of code, one of each rank.
 using Line = std::span<const ScalarSeries>;
 
