@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "analyzer/memory/field_value.h"
+#include "analyzer/memory/growth/first_pass.h"
 #include "analyzer/memory/history.h"
 #include "analyzer/memory/loop_around.h"
 #include "analyzer/model/elapsed.h"
@@ -233,6 +234,53 @@ std::optional<CallTimes> step_of_launches(const ProcessTrace& trace, const CallT
                                                                       : std::optional(*step);
 }
 
+// Between host and device, by the line that copies.
+std::vector<CallTimes> exchanges_with_host(const ProcessTrace& trace) {
+  constexpr uint64_t kHostToDevice = 1;  // cudaMemcpyKind
+  constexpr uint64_t kDeviceToHost = 2;
+  std::map<std::pair<uint32_t, uint64_t>, CallTimes> by_place;
+  for (const CallRecord& event : trace.events) {
+    const CallSchema* const schema = schema_of(trace, event.call);
+    if (schema == nullptr || schema->kind != "copy" || event.enter_lost || event.result != 0) {
+      continue;
+    }
+    const uint64_t direction = value_of(trace, event, "direction").value_or(0);
+    if (direction == kHostToDevice || direction == kDeviceToHost) {
+      by_place[{event.stack, event.caller}].push_back(event.enter);
+    }
+  }
+  std::vector<CallTimes> all;
+  all.reserve(by_place.size());
+  for (auto& [place, times] : by_place) {
+    all.push_back(std::move(times));
+  }
+  return all;
+}
+
+// Where a job only infers, the layers of a step may be all that it launches: one line launches
+// several times in each step, and no place does so once.  Then the step is what fetches its input
+// or hands over its result.  None: it trains, or something is exchanged with the host as often as
+// that is launched, or nothing is.
+std::optional<CallTimes> step_of_exchanges(const ProcessTrace& trace, const CallTimes& inner) {
+  if (!only_goes_forward(trace, {inner, inner.back()})) {
+    return std::nullopt;
+  }
+  const std::vector<CallTimes> all = exchanges_with_host(trace);
+  const CallTimes* found = nullptr;
+  size_t fewest = 0;
+  for (const CallTimes& times : all) {
+    if (times.size() + 1 >= inner.size()) {
+      return std::nullopt;
+    }
+    const size_t calls = calls_in_each_round(times, inner);
+    if (calls != 0 && (found == nullptr || calls < fewest)) {
+      found = &times;
+      fewest = calls;
+    }
+  }
+  return found == nullptr ? std::nullopt : std::optional(*found);
+}
+
 // What repeats in these places; none: nothing does so often enough.
 std::optional<Steps> repeated(const ProcessTrace& trace, const Sites& sites, WorkOf whom) {
   const CallTimes* const best = most_frequent(sites);
@@ -246,8 +294,9 @@ std::optional<Steps> repeated(const ProcessTrace& trace, const Sites& sites, Wor
   if (const CallTimes* const around = loop_around(trace, sites, *best)) {
     return Steps{*around, end};
   }
-  const std::optional<CallTimes> step =
-      whom == WorkOf::kRanksTogether ? step_of_launches(trace, *best) : std::nullopt;
+  const std::optional<CallTimes> step = whom == WorkOf::kRanksTogether
+                                            ? step_of_launches(trace, *best)
+                                            : step_of_exchanges(trace, *best);
   return Steps{step ? *step : *best, end};
 }
 

@@ -66,7 +66,7 @@ add(Kind.LEAK, "graphs_captured", (LEAK, "memory.handle-leak"), (12, 40))
 add(Kind.LEAK, "activations_listed activations_with_graph micro_losses_kept pool_of_images averages_listed features_of_loader replayed_outputs_kept "
     "rollouts_kept metric_not_reset frames_of_all_samples saved_by_hand requests_never_evicted adapters_never_unloaded "
     "cyclic_trainer scaled_losses_kept graph_network_keeps", (LEAK,), (12, 36, 100))
-add(Kind.LEAK, "adapts_then_serves_and_keeps every_second_kept", (LEAK,), (16, 36, 100))
+add(Kind.LEAK, "adapts_then_serves_and_keeps every_second_kept", (LEAK,), (24, 36, 100))
 add(Kind.LEAK, "predictions_of_all_evaluations checkpoints_by_step heads_of_tasks information_of_exceptions loader_of_two_kept", (LEAK,), (50, 71, 130))
 add(Kind.LEAK, "lengths_kept_in_expandable", (LEAK,), (16, 36, 100), environment={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
 add(Kind.LEAK, "samples_of_first_rank", (LEAK,), (12, 36), ranks=2, culprits=(0,))
