@@ -346,24 +346,39 @@ std::vector<std::pair<std::string, int64_t>> values_of(const Shortage& shortage)
   return values;
 }
 
-// What the job had let grow, step by step, is what is missing.
-bool is_from_growth(const ProcessTrace& trace, const MemoryHistory& history,
-                    const Shortage& shortage) {
+// What the job had let grow, step by step, on the device that ran out.
+struct Grown {
+  bool is_missing = false;  // without it the request would have fitted
+  std::string place;        // of most of it; empty: no line of the job
+};
+Grown grown_until(const ProcessTrace& trace, Rank rank, const MemoryHistory& history,
+                  const Shortage& shortage) {
   const OutOfMemoryText& failure = *shortage.failure;
   uint64_t grown = 0;
+  uint64_t most = 0;
+  uint32_t stack = 0;
   for (const auto& [group, growth] : GrowthJudge(trace, history).growing()) {
     const bool here = group.device < 0 || group.device == failure.device;
-    grown = sum_of(grown, here && group.kind != MemoryKind::kPinned ? growth.bytes : 0);
+    if (!here || group.kind == MemoryKind::kPinned) {
+      continue;
+    }
+    grown = sum_of(grown, growth.bytes);
+    if (growth.bytes > most) {
+      most = growth.bytes;
+      stack = growth.after != 0 ? growth.after : group.stack;
+    }
   }
-  return would_fit_without(shortage, grown);
+  const auto place = user_place(trace, rank, stack);
+  return {would_fit_without(shortage, grown), place ? place_text(*place) : ""};
 }
 
 // Then the leak is the root, and this its consequence.
-void make_consequence(Finding& finding) {
+void make_consequence(const Grown& grown, Finding& finding) {
   finding.code = "memory.capacity-oom";
   finding.certainty = Certainty::kLikely;
   finding.root = false;
-  finding.advice = "see memory.growth-leak: without what grows it would have fit";
+  finding.advice = fmt::format("see memory.growth-leak: without what grows{} it would have fit",
+                               grown.place.empty() ? "" : " at " + grown.place);
 }
 
 Finding finding_about(const Run& run, const RankState& state, const Shortage& shortage,
@@ -371,7 +386,8 @@ Finding finding_about(const Run& run, const RankState& state, const Shortage& sh
   const ProcessTrace& trace = trace_of(run, state);
   const OutOfMemoryText& failure = *shortage.failure;
   const Name& name = name_for(shortage.kind);
-  const bool from_growth = history != nullptr && is_from_growth(trace, *history, shortage);
+  const Grown grown =
+      history != nullptr ? grown_until(trace, state.rank, *history, shortage) : Grown();
   const Neighbours neighbours = neighbours_of(device_users(run, state, failure), shortage);
   Finding finding;
   finding.code = name.code;
@@ -399,8 +415,8 @@ Finding finding_about(const Run& run, const RankState& state, const Shortage& sh
       !place             ? ""
       : place->is_before ? " after " + place_text(place->place) + ", in a thread of autograd's"
                          : " at " + place_text(place->place),
-      from_growth ? "what grows with every step had taken the room"
-                  : reason_text(shortage, name, neighbours));
+      grown.is_missing ? "what grows with every step had taken the room"
+                       : reason_text(shortage, name, neighbours));
   finding.values = values_of(shortage);
   finding.evidence = who_held(run, state, failure).lines;
   if (is_counted(failure)) {
@@ -408,8 +424,8 @@ Finding finding_about(const Run& run, const RankState& state, const Shortage& sh
     finding.evidence.insert(finding.evidence.end(), rungs.begin(), rungs.end());
   }
   finding.advice = advice_for(trace, shortage, neighbours);
-  if (from_growth) {
-    make_consequence(finding);
+  if (grown.is_missing) {
+    make_consequence(grown, finding);
     finding.culprits = {state.rank};
   }
   return finding;
