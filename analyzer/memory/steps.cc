@@ -191,6 +191,21 @@ std::optional<int64_t> steps_overwritten(const ProcessTrace& trace, const Steps&
       std::ceil(static_cast<double>(lost) * static_cast<double>(steps.count()) / of_steps));
 }
 
+// Of the last step, as far as the places that are called as often tell, which is no longer than
+// two others.
+TimeNs end_of_last_step(const Sites& sites, const Steps& steps) {
+  const TimeNs length = elapsed(steps.first(), steps.last()) / std::max<TimeNs>(steps.count(), 1);
+  TimeNs end = steps.last();
+  for (const auto& [site, times] : sites) {
+    const size_t calls = times.size();
+    const bool as_often = calls + 1 >= steps.starts.size() && calls <= steps.starts.size() + 1;
+    if (as_often && times.back() <= steps.last() + 2 * length) {
+      end = std::max(end, times.back());
+    }
+  }
+  return end;
+}
+
 // What was called after that time.
 void leave_later(Sites& sites, TimeNs time) {
   for (auto& [site, times] : sites) {
@@ -300,6 +315,17 @@ std::optional<Steps> repeated(const ProcessTrace& trace, const Sites& sites, Wor
   return Steps{step ? *step : *best, end};
 }
 
+// What follows training and runs layers alone gathers results, as an evaluation at the end does.
+// Of a graph that is replayed is not known what is in it.
+bool is_evaluation(const ProcessTrace& trace, const Steps& before, const Steps& steps) {
+  return !only_goes_forward(trace, before) && only_goes_forward(trace, steps) &&
+         std::none_of(trace.events.begin(), trace.events.end(), [&](const CallRecord& event) {
+           const CallSchema* schema = schema_of(trace, event.call);
+           return schema != nullptr && schema->kind == "graph-launch" &&
+                  event.enter >= steps.first();
+         });
+}
+
 }  // namespace
 
 int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history) {
@@ -347,9 +373,9 @@ Steps steps_of(const ProcessTrace& trace) {
   }
   std::optional<Steps> steps = repeated(trace, sites, whom);
   while (steps && is_preparation(trace, *steps)) {
-    leave_later(sites, steps->last());
+    leave_later(sites, end_of_last_step(sites, *steps));
     const std::optional<Steps> later = repeated(trace, sites, whom);
-    if (!later) {
+    if (!later || is_evaluation(trace, *steps, *later)) {
       break;
     }
     steps = later;

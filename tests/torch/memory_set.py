@@ -119,6 +119,8 @@ add(Kind.HEALTHY, "activations_of_last losses_listed accumulates_and_begins_anew
     "frames_of_one_sample saved_on_host requests_evicted adapters_in_lru head_of_task too_large_ones_skipped adapts_then_serves trainers_in_turn "
     "scaled_with_clipping graph_network loader_anew warms_up_then_serves_sessions", steps=(13, 45, 110))
 add(Kind.HEALTHY, "lengths_in_expandable", steps=(13, 45, 110), environment={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
+add(Kind.HEALTHY, "trains_a_little_evaluates_long", steps=(60, 120, 240), ends=(End.EXIT, End.EXCEPTION, End.KILL))
+add(Kind.HEALTHY, "side_stream_two_behind", steps=(24, 48, 120), ends=(End.EXIT,) * 3)
 add(Kind.HEALTHY, "samples_to_host gathers_and_sums", steps=(13, 45), ranks=2)
 add(Kind.HEALTHY, "ranks_of_two_kinds gathers_uneven", steps=(14, 45), ranks=2)
 add(Kind.HEALTHY, "long_run", steps=(500,) * 4, environment={"TRAINTRACE_RING_MB": "1"})

@@ -527,3 +527,16 @@ def warms_up_then_serves_sessions(job):
             if len(keys) == 6:
                 torch.cat(keys).mean().item()
                 keys.clear()
+
+
+def trains_a_little_evaluates_long(job):
+    """Ten steps, as to see whether it runs at all, and then all examples are evaluated; the results are put together at the end."""
+    net, optimizer = classifier_and_optimizer()
+    for step in range(10):
+        train_step(net, optimizer, step)
+    outputs = []
+    with torch.no_grad():
+        for step in job.steps():
+            outputs.append(net(batch_of(step, 2048)[0]))
+            outputs.append(net(batch_of(step, 1024)[0]))
+    torch.cat(outputs).mean().item()
