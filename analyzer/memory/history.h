@@ -73,6 +73,9 @@ int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history);
 MemoryHistory history_of(const ProcessTrace& trace);
 
 Steps steps_of(const ProcessTrace& trace);
+// Work of another kind, and more of it, came later: what was repeated was no step, as where a few
+// steps warm up what is then captured into a graph, or a model is adapted before it serves.
+bool is_preparation(const ProcessTrace& trace, const Steps& steps);
 std::vector<HandleGroup> handles_of(const ProcessTrace& trace, TimeNs work_end);
 
 }  // namespace traintrace

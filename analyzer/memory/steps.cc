@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "analyzer/memory/field_value.h"
+#include "analyzer/memory/growth/first_pass.h"
 #include "analyzer/memory/history.h"
 #include "analyzer/memory/loop_around.h"
 #include "analyzer/model/elapsed.h"
@@ -82,6 +83,31 @@ Sites working_sites(const ProcessTrace& trace, WorkOf whom) {
   }
   split_cycles(sizes, sites);
   return sites;
+}
+
+bool counts_as_work(const CallSchema& schema) {
+  return schema.kind == "launch" || schema.kind == "graph-launch" || schema.kind == "collective" ||
+         schema.kind == "send-recv";
+}
+
+bool is_capturing_after(const CallSchema& schema, bool before) {
+  return before ? schema.name.find("EndCapture") == std::string::npos
+                : schema.name.find("BeginCapture") != std::string::npos;
+}
+
+// How much work the replay of a graph is, on average: as many launches as were captured into one.
+uint64_t launches_in_graph(const ProcessTrace& trace) {
+  uint64_t launches = 0;
+  uint64_t graphs = 0;
+  bool captures = false;
+  for (const CallRecord& event : trace.events) {
+    const CallSchema* schema = schema_of(trace, event.call);
+    const bool did = captures;
+    captures = schema == nullptr ? did : is_capturing_after(*schema, did);
+    graphs += captures && !did ? 1 : 0;
+    launches += captures && schema != nullptr && counts_as_work(*schema) ? 1 : 0;
+  }
+  return graphs == 0 ? 1 : std::max<uint64_t>(launches / graphs, 1);
 }
 
 constexpr size_t kMostSites = 8192;  // more than a step has: nothing that repeats in few lines
@@ -165,6 +191,29 @@ std::optional<int64_t> steps_overwritten(const ProcessTrace& trace, const Steps&
       std::ceil(static_cast<double>(lost) * static_cast<double>(steps.count()) / of_steps));
 }
 
+// Of the last step, as far as the places that are called as often tell, which is no longer than
+// two others.
+TimeNs end_of_last_step(const Sites& sites, const Steps& steps) {
+  const TimeNs length = elapsed(steps.first(), steps.last()) / std::max<TimeNs>(steps.count(), 1);
+  TimeNs end = steps.last();
+  for (const auto& [site, times] : sites) {
+    const size_t calls = times.size();
+    const bool as_often = calls + 1 >= steps.starts.size() && calls <= steps.starts.size() + 1;
+    if (as_often && times.back() <= steps.last() + 2 * length) {
+      end = std::max(end, times.back());
+    }
+  }
+  return end;
+}
+
+// What was called after that time.
+void leave_later(Sites& sites, TimeNs time) {
+  for (auto& [site, times] : sites) {
+    times.erase(times.begin(), std::upper_bound(times.begin(), times.end(), time));
+  }
+  std::erase_if(sites, [](const auto& site) { return site.second.empty(); });
+}
+
 // What most places are called as often as; null: nothing is called often enough.
 const CallTimes* most_frequent(const Sites& sites) {
   const Counts counts = counts_of(sites);
@@ -200,6 +249,83 @@ std::optional<CallTimes> step_of_launches(const ProcessTrace& trace, const CallT
                                                                       : std::optional(*step);
 }
 
+// Between host and device, by the line that copies.
+std::vector<CallTimes> exchanges_with_host(const ProcessTrace& trace) {
+  constexpr uint64_t kHostToDevice = 1;  // cudaMemcpyKind
+  constexpr uint64_t kDeviceToHost = 2;
+  std::map<std::pair<uint32_t, uint64_t>, CallTimes> by_place;
+  for (const CallRecord& event : trace.events) {
+    const CallSchema* const schema = schema_of(trace, event.call);
+    if (schema == nullptr || schema->kind != "copy" || event.enter_lost || event.result != 0) {
+      continue;
+    }
+    const uint64_t direction = value_of(trace, event, "direction").value_or(0);
+    if (direction == kHostToDevice || direction == kDeviceToHost) {
+      by_place[{event.stack, event.caller}].push_back(event.enter);
+    }
+  }
+  std::vector<CallTimes> all;
+  all.reserve(by_place.size());
+  for (auto& [place, times] : by_place) {
+    all.push_back(std::move(times));
+  }
+  return all;
+}
+
+// Where a job only infers, the layers of a step may be all that it launches: one line launches
+// several times in each step, and no place does so once.  Then the step is what fetches its input
+// or hands over its result.  None: it trains, or something is exchanged with the host as often as
+// that is launched, or nothing is.
+std::optional<CallTimes> step_of_exchanges(const ProcessTrace& trace, const CallTimes& inner) {
+  if (!only_goes_forward(trace, {inner, inner.back()})) {
+    return std::nullopt;
+  }
+  const std::vector<CallTimes> all = exchanges_with_host(trace);
+  const CallTimes* found = nullptr;
+  size_t fewest = 0;
+  for (const CallTimes& times : all) {
+    if (times.size() + 1 >= inner.size()) {
+      return std::nullopt;
+    }
+    const size_t calls = calls_in_each_round(times, inner);
+    if (calls != 0 && (found == nullptr || calls < fewest)) {
+      found = &times;
+      fewest = calls;
+    }
+  }
+  return found == nullptr ? std::nullopt : std::optional(*found);
+}
+
+// What repeats in these places; none: nothing does so often enough.
+std::optional<Steps> repeated(const ProcessTrace& trace, const Sites& sites, WorkOf whom) {
+  const CallTimes* const best = most_frequent(sites);
+  if (best == nullptr) {
+    return std::nullopt;
+  }
+  TimeNs end = 0;
+  for (const auto& [site, times] : sites) {
+    end = std::max(end, times.back());
+  }
+  if (const CallTimes* const around = loop_around(trace, sites, *best)) {
+    return Steps{*around, end};
+  }
+  const std::optional<CallTimes> step = whom == WorkOf::kRanksTogether
+                                            ? step_of_launches(trace, *best)
+                                            : step_of_exchanges(trace, *best);
+  return Steps{step ? *step : *best, end};
+}
+
+// What follows training and runs layers alone gathers results, as an evaluation at the end does.
+// Of a graph that is replayed is not known what is in it.
+bool is_evaluation(const ProcessTrace& trace, const Steps& before, const Steps& steps) {
+  return !only_goes_forward(trace, before) && only_goes_forward(trace, steps) &&
+         std::none_of(trace.events.begin(), trace.events.end(), [&](const CallRecord& event) {
+           const CallSchema* schema = schema_of(trace, event.call);
+           return schema != nullptr && schema->kind == "graph-launch" &&
+                  event.enter >= steps.first();
+         });
+}
+
 }  // namespace
 
 int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history) {
@@ -214,26 +340,47 @@ int64_t first_step(const ProcessTrace& trace, const MemoryHistory& history) {
   return std::max(first, -steps_overwritten(trace, history.steps).value_or(-first));
 }
 
+bool is_preparation(const ProcessTrace& trace, const Steps& steps) {
+  constexpr uint64_t kMuchMore = 3;  // times: first calls are slow, and so time says little
+  const uint64_t of_graph = launches_in_graph(trace);
+  bool captures = false;
+  uint64_t within = 0;
+  uint64_t later = 0;
+  for (const CallRecord& event : trace.events) {
+    const CallSchema* schema = schema_of(trace, event.call);
+    if (schema == nullptr || event.enter_lost) {
+      continue;
+    }
+    captures = is_capturing_after(*schema, captures);
+    if (counts_as_work(*schema) && !captures) {
+      (event.enter > steps.last() ? later : within) +=
+          schema->kind == "graph-launch" ? of_graph : 1;
+    }
+  }
+  const bool lasts_longer =
+      elapsed(steps.last(), steps.work_end) > elapsed(steps.first(), steps.last());
+  return lasts_longer ? later > within : later > kMuchMore * within;
+}
+
 Steps steps_of(const ProcessTrace& trace) {
   const WorkOf whom = has_peers(trace) ? WorkOf::kRanksTogether : WorkOf::kGpu;
-  const Sites sites = working_sites(trace, whom);
+  Sites sites = working_sites(trace, whom);
   if (const std::optional<Steps> told = as_told(trace, sites)) {
     return *told;
   }
-  const CallTimes* const best = sites.size() > kMostSites ? nullptr : most_frequent(sites);
-  if (best == nullptr) {
+  if (sites.size() > kMostSites) {
     return {};
   }
-  TimeNs end = 0;
-  for (const auto& [site, times] : sites) {
-    end = std::max(end, times.back());
+  std::optional<Steps> steps = repeated(trace, sites, whom);
+  while (steps && is_preparation(trace, *steps)) {
+    leave_later(sites, end_of_last_step(sites, *steps));
+    const std::optional<Steps> later = repeated(trace, sites, whom);
+    if (!later || is_evaluation(trace, *steps, *later)) {
+      break;
+    }
+    steps = later;
   }
-  if (const CallTimes* const around = loop_around(trace, sites, *best)) {
-    return {*around, end};
-  }
-  const std::optional<CallTimes> step =
-      whom == WorkOf::kRanksTogether ? step_of_launches(trace, *best) : std::nullopt;
-  return {step ? *step : *best, end};
+  return steps.value_or(Steps());
 }
 
 int64_t Steps::number_at(TimeNs time) const {

@@ -17,6 +17,7 @@ enum nvmlReturn_t : int {
   NVML_ERROR_NOT_SUPPORTED = 3,
   NVML_ERROR_NO_PERMISSION = 4,
   NVML_ERROR_NOT_FOUND = 6,
+  NVML_ERROR_INSUFFICIENT_SIZE = 7,
   NVML_ERROR_DRIVER_NOT_LOADED = 9,
   NVML_ERROR_TIMEOUT = 10,
   NVML_ERROR_GPU_IS_LOST = 15,
@@ -62,6 +63,11 @@ struct nvmlMemory_t {  // bytes
   unsigned long long total;
   unsigned long long free;
   unsigned long long used;
+};
+
+struct nvmlProcessInfo_v1_t {
+  unsigned pid;
+  unsigned long long usedGpuMemory;  // bytes; all ones: not told
 };
 
 struct nvmlViolationTime_t {

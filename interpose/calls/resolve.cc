@@ -10,6 +10,7 @@
 #include "interpose/base/undisturbed.h"
 #include "interpose/calls/elf_next.h"
 #include "interpose/calls/layouts.h"
+#include "interpose/gpu/device_processes.h"
 #include "interpose/life/gpu_identities.h"
 #include "interpose/life/gpu_models.h"
 #include "interpose/life/versions.h"
@@ -181,6 +182,15 @@ bool is_in_front_of_us(const void* caller) {
   return theirs && map == theirs;
 }
 
+// None of the vendors' functions that are recorded.
+Answer filter_other(void* handle, const char* name) {
+  if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || !asks_for_processes(name)) {
+    return kAskReal;
+  }
+  void* const real = tt_real_dlsym(handle, name);
+  return real ? reinterpret_cast<Answer>(listens_to_processes(real)) : kNothing;
+}
+
 // No library has it, and dlerror() must say so: callers print it.
 Answer nothing(SymbolId symbol) {
   real_lookup(RTLD_NEXT, name_of(symbol));
@@ -254,7 +264,7 @@ extern "C" [[gnu::visibility("hidden")]] uintptr_t tt_filter_dlsym(void* handle,
                                                                    const void* caller) noexcept {
   const SymbolId symbol = name ? find_symbol(name) : kNoSymbol;
   if (symbol == kNoSymbol || !entry_of(symbol)) {
-    return kAskReal;
+    return name && !version ? filter_other(handle, name) : kAskReal;
   }
   if (handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
     return filter_special(handle, symbol, caller);

@@ -16,6 +16,7 @@
 #include "interpose/calls/elf_next.h"
 #include "interpose/calls/open_call.h"
 #include "interpose/calls/resolve.h"
+#include "interpose/gpu/device_processes.h"
 #include "interpose/gpu/gpu_timeline.h"
 #include "interpose/gpu/marks.h"
 #include "interpose/keeper/keeper_start.h"
@@ -184,6 +185,7 @@ bool fill(const Settings& settings, const MemoryRegion& region) {
   on_abort_prepare(*self, settings);
   define_versions(*self);
   gpu_identities_start();
+  device_processes_start();
   gpu_timeline_start(settings);
   stats_go_to(
       reinterpret_cast<uint64_t*>(at(region.header, section_of(region.header, format::kStats))));

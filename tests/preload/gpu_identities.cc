@@ -1,6 +1,7 @@
 // What GPUs a process sees, as facts that NVML's devices can be joined by.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -103,6 +104,49 @@ TEST(GpuIdentities, LeaveNoErrorBehind) {
   EXPECT_FALSE(
       facts_of("asks_for_its_error", simgpu("cuDeviceGetUuid@1+=1,cuDeviceGetPCIBusId@1+=1"))
           .empty());
+}
+
+struct ProcessInfo {
+  unsigned pid;
+  unsigned long long bytes;
+};
+using Ask = int (*)(void*, unsigned*, ProcessInfo*);
+
+// As PyTorch does when it runs out of memory.
+ROLE(asks_who_is_there) {
+  void* memory = nullptr;
+  void* const nvml = dlopen(PRELOAD_BUILD "/simgpu/nvml/libnvidia-ml.so.1", RTLD_LAZY);
+  const auto find = reinterpret_cast<int (*)(const char*, void**)>(
+      nvml != nullptr ? dlsym(nvml, "nvmlDeviceGetHandleByPciBusId_v2") : nullptr);
+  const auto ask = reinterpret_cast<Ask>(
+      nvml != nullptr ? dlsym(nvml, "nvmlDeviceGetComputeRunningProcesses") : nullptr);
+  void* device = nullptr;
+  if (must(cudaSetDevice(0)) + must(cudaMalloc(&memory, 4096)) != 0 || find == nullptr ||
+      ask == nullptr || find("0000:01:00.0", &device) != 0) {
+    return 2;
+  }
+  unsigned count = 1;
+  ProcessInfo processes[8] = {};
+  constexpr int kInsufficientSize = 7;
+  const bool refused = ask(device, &count, &processes[0]) == kInsufficientSize && count == 2;
+  return refused && ask(device, &count, &processes[0]) == 0 && count == 2 &&
+                 processes[0].pid == static_cast<unsigned>(getpid())
+             ? 0
+             : 1;
+}
+
+TEST(GpuIdentities, OfProcessesAreWhatTheJobIsTold) {
+  auto environment = simgpu();
+  environment["SIMGPU_NVML"] = "foreign@0=3";
+  const std::string told = facts_of("asks_who_is_there", environment)["gpu-0-processes"];
+  unsigned long long time = 0;
+  unsigned long long bytes = 0;
+  unsigned pid = 0;
+  int end = 0;
+  EXPECT_EQ(sscanf(told.c_str(), "%llu %u:%llu 1:3145728%n", &time, &pid, &bytes, &end), 3) << told;
+  EXPECT_EQ(static_cast<size_t>(end), told.size());
+  EXPECT_GT(time, 1'700'000'000'000'000'000ULL);
+  EXPECT_GT(bytes, 0ULL);
 }
 
 }  // namespace

@@ -14,10 +14,10 @@ import time
 import torch
 import torch.distributed as dist
 
-from memory_scripts import everyday, everyday_leaks, full, habits, healthy, leaks, near_misses, ranks, retained, slow_leaks, training
+from memory_scripts import everyday, everyday_leaks, full, habits, healthy, leaks, near_misses, practice, practice_leaks, ranks, retained, slow_leaks, training
 from memory_scripts.common import Job
 
-SCRIPTS = (everyday, everyday_leaks, full, habits, healthy, leaks, near_misses, ranks, retained, slow_leaks, training)
+SCRIPTS = (everyday, everyday_leaks, full, habits, healthy, leaks, near_misses, practice, practice_leaks, ranks, retained, slow_leaks, training)
 AT_A_TIME = 4  # they wait for each other's starts and looks more than they compute
 LONGEST_S = 900
 

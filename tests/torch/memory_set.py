@@ -63,6 +63,14 @@ add(Kind.LEAK, "sessions_kept backward_hook_keeps producer_runs_ahead epoch_outp
 add(Kind.LEAK, "validation_summed_with_graph optimizer_states_kept trials_kept", (LEAK,), (48, 64, 90, 200))
 add(Kind.LEAK, "images_every_tenth", (LEAK,), (80, 120, 160, 200))
 add(Kind.LEAK, "graphs_captured", (LEAK, "memory.handle-leak"), (12, 40))
+add(Kind.LEAK, "activations_listed activations_with_graph micro_losses_kept pool_of_images averages_listed features_of_loader replayed_outputs_kept "
+    "rollouts_kept metric_not_reset frames_of_all_samples saved_by_hand requests_never_evicted adapters_never_unloaded "
+    "cyclic_trainer scaled_losses_kept graph_network_keeps", (LEAK,), (12, 36, 100))
+add(Kind.LEAK, "adapts_then_serves_and_keeps every_second_kept", (LEAK,), (24, 36, 100))
+add(Kind.LEAK, "predictions_of_all_evaluations checkpoints_by_step heads_of_tasks information_of_exceptions loader_of_two_kept", (LEAK,), (50, 71, 130))
+add(Kind.LEAK, "lengths_kept_in_expandable", (LEAK,), (16, 36, 100), environment={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
+add(Kind.LEAK, "samples_of_first_rank", (LEAK,), (12, 36), ranks=2, culprits=(0,))
+add(Kind.LEAK, "gathered_losses_kept", (LEAK,), (12, 36), ranks=2)
 add(Kind.LEAK, "streams_kept events_kept", ("memory.handle-leak",), (12, 40))
 add(Kind.LEAK, "side_stream_lags", ("memory.pending-free",), (24, 48))
 add(Kind.LEAK, "long_run_keeps", (LEAK,), (500,) * 4, environment={"TRAINTRACE_RING_MB": "1"})
@@ -83,7 +91,7 @@ add(Kind.FULL, "first_step_does_not_fit", (CAPACITY,), environment={"SIMGPU_MEMO
 add(Kind.FULL, "loaded_beside", (CAPACITY,), environment={"SIMGPU_MEMORY": "320M"})
 add(Kind.FULL, "pieces", (FRAGMENTED,), environment={"SIMGPU_MEMORY": "272M"})
 add(Kind.FULL, "pieces_between_kept", (FRAGMENTED,), environment={"SIMGPU_MEMORY": "224M"})
-add(Kind.FULL, "neighbour", ("memory.neighbour-oom",), environment={"SIMGPU_MEMORY": "256M"})
+add(Kind.FULL, "neighbour named_neighbour", ("memory.neighbour-oom",), environment={"SIMGPU_MEMORY": "256M"})
 add(Kind.FULL, "many_groups", ("memory.library-oom",), ranks=2, environment={"SIMGPU_MEMORY": "448M", "SIMGPU_NCCL_BUFFERS": str(16 << 20)})
 add(Kind.FULL, "one_until_full", (LEAK, "run.oom-then-hang"), ends=(End.HANG,), ranks=2, environment={"SIMGPU_MEMORY": "128M"})
 
@@ -106,6 +114,14 @@ add(Kind.HEALTHY, "closures_called returned_outputs_detached returned_outputs_of
     "conversation_of_a_window conversations one_conversation optimizer_made_anew pinned_batches failures_as_text newest_failure graphs_of_few_shapes loss_of_micro_batches "
     "gradients_never_zeroed gradients_with_graph_dropped method_cached_with_bound records_of_log_written cycles_over_epochs buffer_by_name",
     steps=(13, 29, 52, 140))
+add(Kind.HEALTHY, "activations_of_last losses_listed accumulates_and_begins_anew predictions_of_one_evaluation pool_with_bound average_and_best "
+    "newest_checkpoints pinned_loader prefetcher replayed_step graphs_share_a_pool rollouts_of_episode metric_reset_each_epoch bank_of_fixed_length "
+    "frames_of_one_sample saved_on_host requests_evicted adapters_in_lru head_of_task too_large_ones_skipped adapts_then_serves trainers_in_turn "
+    "scaled_with_clipping graph_network loader_anew warms_up_then_serves_sessions", steps=(13, 45, 110))
+add(Kind.HEALTHY, "lengths_in_expandable", steps=(13, 45, 110), environment={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
+add(Kind.HEALTHY, "trains_a_little_evaluates_long", steps=(60, 120, 240), ends=(End.EXIT, End.EXCEPTION, End.KILL))
+add(Kind.HEALTHY, "side_stream_two_behind", steps=(24, 48, 120), ends=(End.EXIT,) * 3)
+add(Kind.HEALTHY, "samples_to_host gathers_and_sums", steps=(13, 45), ranks=2)
 add(Kind.HEALTHY, "ranks_of_two_kinds gathers_uneven", steps=(14, 45), ranks=2)
 add(Kind.HEALTHY, "long_run", steps=(500,) * 4, environment={"TRAINTRACE_RING_MB": "1"})
 # What they do behind their last step is part of them.

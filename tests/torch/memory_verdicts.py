@@ -21,6 +21,8 @@ RATE_WITHIN, FEWEST_OF_RATE = 0.05, 5
 NOT_OF_PYTORCH = ("extension",)
 # What autograd's threads keep beside as many blocks of its size is taken for gradients, and not told.
 TOLD_IN_PART = ("gradients_with_graph",)
+# A batch that fails has no backward pass, and is no step.
+FAILS_IN_STEPS = ("information_of_exceptions",)
 
 
 class Outcome(enum.Enum):
@@ -109,7 +111,7 @@ def rate_problem(job, finding):
         live = [int(each) for each in re.findall(r"^live after \d+: (\d+)$", file.read(), re.M)]
     # What its first step leaves may be in use from then on, and at its end a job lets go.
     live = live[finding["values"].get("steps_before_count", 0):-1]
-    if finding["code"] != "memory.growth-leak" or job["name"] in NOT_OF_PYTORCH + TOLD_IN_PART:
+    if finding["code"] != "memory.growth-leak" or job["name"] in NOT_OF_PYTORCH + TOLD_IN_PART + FAILS_IN_STEPS:
         return None
     more = [b - a for a, b in zip(live, live[1:])]
     kept = [step for step, bytes_more in enumerate(more) if bytes_more > max(more) / 4]  # in which something was

@@ -56,15 +56,18 @@ std::vector<HandleGroup> communicators_of(const ProcessTrace& trace, const Steps
   return list_of(std::move(groups));
 }
 
+// The caching allocators of the GPU and of pinned memory.  What a job makes in Python comes from
+// libtorch_python.
 bool is_in_allocator(const ProcessTrace& trace, uint64_t address) {
   return std::any_of(trace.modules.begin(), trace.modules.end(), [&](const ModuleText& module) {
     return address >= module.begin && address < module.end &&
-           module.path.find("/libc10_cuda.so") != std::string::npos;
+           (module.path.find("/libc10_cuda.so") != std::string::npos ||
+            module.path.find("/libtorch_cuda.so") != std::string::npos);
   });
 }
 
-// PyTorch's own events: those of the works that c10d returns, and those of the caching allocator,
-// which keeps them to use them again.
+// PyTorch's own events: those of the works that c10d returns, and those of the caching allocators,
+// which keep them to use them again: as many as the host runs ahead of the GPU.
 bool is_of_pytorch(const ProcessTrace& trace, const HandleGroup& group) {
   const auto found = trace.stacks.find(group.stack);
   if (found == trace.stacks.end() || !call_name(trace, group.call).starts_with("cudaEventCreate")) {

@@ -12,6 +12,7 @@
 #include "analyzer/memory/allocator/shortage.h"
 #include "analyzer/memory/growth/growth.h"
 #include "analyzer/memory/growth/optimizer_state.h"
+#include "analyzer/memory/holders/device_users.h"
 #include "analyzer/memory/holders/holders.h"
 #include "analyzer/memory/holders/who_held.h"
 #include "analyzer/model/process/activity.h"
@@ -202,7 +203,52 @@ std::optional<std::string> advice_about_holder(const ProcessTrace& trace,
              : std::nullopt;
 }
 
-std::string advice_for(const ProcessTrace& trace, const Shortage& shortage) {
+// Of the processes beside it on the device that have most of what others hold.
+struct Neighbours {
+  std::string who;   // "process 4242, which was not recorded, holds"; empty: it is not known
+  std::string pids;  // "4242", "4242,4243"
+  uint64_t bytes = 0;
+  bool of_job = false;  // one of them is another rank
+};
+Neighbours neighbours_of(const DeviceUsers& users, const Shortage& shortage) {
+  constexpr size_t kMost = 3;
+  constexpr uint64_t kShare = 8;  // of less than one in so many nothing is said
+  Neighbours found;
+  size_t count = 0;
+  for (const DeviceUser& user : users.others) {
+    if (users.names_own && count < kMost && user.bytes &&
+        *user.bytes >= shortage.others.value_or(0) / kShare) {
+      found.who = count == 0 ? user_text(user) + ", holds"
+                             : fmt::format("{} other processes, PIDs {},{}, hold", count + 1,
+                                           found.pids, user.pid);
+      found.pids += fmt::format("{}{}", count == 0 ? "" : ",", user.pid);
+      found.bytes = sum_of(found.bytes, *user.bytes);
+      found.of_job = found.of_job || user.rank;
+      ++count;
+    }
+  }
+  return found;
+}
+
+std::string advice_about_neighbour(const ProcessTrace& trace, const Shortage& shortage,
+                                   const Neighbours& neighbours) {
+  if (neighbours.of_job) {
+    return "give each rank a device of its own before anything else: "
+           "torch.cuda.set_device(local_rank)";
+  }
+  return (neighbours.pids.empty()
+              ? std::string(
+                    "nvidia-smi --query-compute-apps=gpu_bus_id,pid,process_name,used_memory "
+                    "--format=csv on that host names the processes on the device: end them, or run "
+                    "elsewhere (the trace has no names of processes that were not recorded)")
+              : fmt::format("ps -o pid,user,lstart,args -p {} on host {} says what it is: end it, "
+                            "or run elsewhere",
+                            neighbours.pids, trace.host)) +
+         (would_fit_joined(shortage) ? "; besides, " + segments_advice(trace) : "");
+}
+
+std::string advice_for(const ProcessTrace& trace, const Shortage& shortage,
+                       const Neighbours& neighbours) {
   constexpr uint64_t kMostOfDevice = 2;  // one in so many
   switch (shortage.kind) {
     case ShortageKind::kFragmentation:
@@ -212,11 +258,7 @@ std::string advice_for(const ProcessTrace& trace, const Shortage& shortage) {
       return "let the stream that still uses freed memory finish first, or free on the stream that "
              "allocated";
     case ShortageKind::kNeighbour:
-      return std::string(
-                 "nvidia-smi --query-compute-apps=gpu_bus_id,pid,process_name,used_memory "
-                 "--format=csv on that host names the processes on the device: end them, or run "
-                 "elsewhere (the trace has no names of processes that were not recorded)") +
-             (would_fit_joined(shortage) ? "; besides, " + segments_advice(trace) : "");
+      return advice_about_neighbour(trace, shortage, neighbours);
     case ShortageKind::kLibrary:
       return "fewer communicators or channels, smaller NCCL_BUFFSIZE, smaller workspaces";
     case ShortageKind::kCache:
@@ -243,7 +285,7 @@ std::string advice_for(const ProcessTrace& trace, const Shortage& shortage) {
 }
 
 // With the figure that matters most.
-std::string reason_text(const Shortage& shortage, const Name& name) {
+std::string reason_text(const Shortage& shortage, const Name& name, const Neighbours& neighbours) {
   const uint64_t free = shortage.free.value_or(0);
   switch (shortage.kind) {
     case ShortageKind::kFragmentation: {
@@ -253,10 +295,15 @@ std::string reason_text(const Shortage& shortage, const Name& name) {
     }
     case ShortageKind::kNeighbour:
       return !shortage.others ? name.reason
-                              : fmt::format(
-                                    "other processes hold {} bytes of the {} bytes of the device; "
-                                    "without them it would have fit",
-                                    *shortage.others, shortage.total.value_or(0));
+             : neighbours.who.empty()
+                 ? fmt::format(
+                       "other processes hold {} bytes of the {} bytes of the device; "
+                       "without them it would have fit",
+                       *shortage.others, shortage.total.value_or(0))
+                 : fmt::format(
+                       "{} {} bytes of the {} bytes of the device; without that it would "
+                       "have fit",
+                       neighbours.who, neighbours.bytes, shortage.total.value_or(0));
     case ShortageKind::kLibrary:
       return fmt::format("NCCL, cuBLAS and cuDNN hold {} bytes; without that it would have fit",
                          shortage.libraries);
@@ -299,24 +346,39 @@ std::vector<std::pair<std::string, int64_t>> values_of(const Shortage& shortage)
   return values;
 }
 
-// What the job had let grow, step by step, is what is missing.
-bool is_from_growth(const ProcessTrace& trace, const MemoryHistory& history,
-                    const Shortage& shortage) {
+// What the job had let grow, step by step, on the device that ran out.
+struct Grown {
+  bool is_missing = false;  // without it the request would have fitted
+  std::string place;        // of most of it; empty: no line of the job
+};
+Grown grown_until(const ProcessTrace& trace, Rank rank, const MemoryHistory& history,
+                  const Shortage& shortage) {
   const OutOfMemoryText& failure = *shortage.failure;
   uint64_t grown = 0;
+  uint64_t most = 0;
+  uint32_t stack = 0;
   for (const auto& [group, growth] : GrowthJudge(trace, history).growing()) {
     const bool here = group.device < 0 || group.device == failure.device;
-    grown = sum_of(grown, here && group.kind != MemoryKind::kPinned ? growth.bytes : 0);
+    if (!here || group.kind == MemoryKind::kPinned) {
+      continue;
+    }
+    grown = sum_of(grown, growth.bytes);
+    if (growth.bytes > most) {
+      most = growth.bytes;
+      stack = growth.after != 0 ? growth.after : group.stack;
+    }
   }
-  return would_fit_without(shortage, grown);
+  const auto place = user_place(trace, rank, stack);
+  return {would_fit_without(shortage, grown), place ? place_text(*place) : ""};
 }
 
 // Then the leak is the root, and this its consequence.
-void make_consequence(Finding& finding) {
+void make_consequence(const Grown& grown, Finding& finding) {
   finding.code = "memory.capacity-oom";
   finding.certainty = Certainty::kLikely;
   finding.root = false;
-  finding.advice = "see memory.growth-leak: without what grows it would have fit";
+  finding.advice = fmt::format("see memory.growth-leak: without what grows{} it would have fit",
+                               grown.place.empty() ? "" : " at " + grown.place);
 }
 
 Finding finding_about(const Run& run, const RankState& state, const Shortage& shortage,
@@ -324,7 +386,9 @@ Finding finding_about(const Run& run, const RankState& state, const Shortage& sh
   const ProcessTrace& trace = trace_of(run, state);
   const OutOfMemoryText& failure = *shortage.failure;
   const Name& name = name_for(shortage.kind);
-  const bool from_growth = history != nullptr && is_from_growth(trace, *history, shortage);
+  const Grown grown =
+      history != nullptr ? grown_until(trace, state.rank, *history, shortage) : Grown();
+  const Neighbours neighbours = neighbours_of(device_users(run, state, failure), shortage);
   Finding finding;
   finding.code = name.code;
   finding.certainty =
@@ -351,16 +415,17 @@ Finding finding_about(const Run& run, const RankState& state, const Shortage& sh
       !place             ? ""
       : place->is_before ? " after " + place_text(place->place) + ", in a thread of autograd's"
                          : " at " + place_text(place->place),
-      from_growth ? "what grows with every step had taken the room" : reason_text(shortage, name));
+      grown.is_missing ? "what grows with every step had taken the room"
+                       : reason_text(shortage, name, neighbours));
   finding.values = values_of(shortage);
   finding.evidence = who_held(run, state, failure).lines;
   if (is_counted(failure)) {
     const std::vector<std::string> rungs = ladder(shortage);
     finding.evidence.insert(finding.evidence.end(), rungs.begin(), rungs.end());
   }
-  finding.advice = advice_for(trace, shortage);
-  if (from_growth) {
-    make_consequence(finding);
+  finding.advice = advice_for(trace, shortage, neighbours);
+  if (grown.is_missing) {
+    make_consequence(grown, finding);
     finding.culprits = {state.rank};
   }
   return finding;

@@ -25,10 +25,8 @@ bool any_stack_in(const ProcessTrace& trace, std::string_view part) {
                      [&](const auto& entry) { return has_frame_in(entry.second, part); });
 }
 
-// Layers ran, and neither a backward pass nor an optimizer.
-bool only_went_forward(const ProcessTrace& trace) {
-  return any_stack_in(trace, "/torch/nn/") && !any_stack_in(trace, "/torch/optim/") &&
-         !any_stack_in(trace, "/torch/autograd/__init__.py");
+bool is_of_training(const StackText& stack) {
+  return has_frame_in(stack, "/torch/optim/") || has_frame_in(stack, "/torch/autograd/__init__.py");
 }
 
 bool is_between_host_and_device(const CallRecord& event, FieldValues values,
@@ -81,8 +79,22 @@ class Returns {
 
 }  // namespace
 
+bool only_goes_forward(const ProcessTrace& trace, const Steps& steps) {
+  std::set<uint32_t> training;
+  for (const auto& [id, stack] : trace.stacks) {
+    if (is_of_training(stack)) {
+      training.insert(id);
+    }
+  }
+  return any_stack_in(trace, "/torch/nn/") &&
+         (training.empty() ||
+          std::none_of(trace.events.begin(), trace.events.end(), [&](const CallRecord& event) {
+            return event.enter >= steps.first() && training.contains(event.stack);
+          }));
+}
+
 bool may_be_first_pass(const ProcessTrace& trace, const Steps& steps) {
-  if (steps.starts.empty() || !only_went_forward(trace)) {
+  if (steps.starts.empty() || !only_goes_forward(trace, steps)) {
     return false;
   }
   Returns returns(trace, steps);

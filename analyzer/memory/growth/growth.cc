@@ -177,11 +177,6 @@ bool are_workspaces(const ProcessTrace& trace, uint32_t stack, const StackMemory
   return memory.last_blocks <= kMostStreams && is_cublas_workspace(trace, stack, bytes);
 }
 
-bool counts_as_work(const CallSchema& schema) {
-  return schema.kind == "launch" || schema.kind == "graph-launch" || schema.kind == "collective" ||
-         schema.kind == "send-recv";
-}
-
 }  // namespace
 
 bool grows_throughout(std::span<const Births> births, int64_t start, int64_t end,
@@ -230,20 +225,10 @@ bool has_gathered(const StackMemoryText& memory) {
 
 namespace {
 
-bool any_frame_in(const ProcessTrace& trace, std::string_view folder) {
-  return std::any_of(trace.stacks.begin(), trace.stacks.end(), [&](const auto& entry) {
-    const auto& frames = entry.second.python;
-    return std::any_of(frames.begin(), frames.end(), [&](const PythonFrameText& frame) {
-      return frame.file.find(folder) != frame.file.npos;
-    });
-  });
-}
-
 // What PyTorch runs there is no training: what it keeps of a text, so as not to compute it again,
 // grows up to the text's end.
-bool only_infers(const ProcessTrace& trace) {
-  return any_frame_in(trace, "/torch/nn/") && !any_frame_in(trace, "torch/optim/") &&
-         !any_frame_in(trace, "torch/autograd/") &&
+bool only_infers(const ProcessTrace& trace, const Steps& steps) {
+  return only_goes_forward(trace, steps) &&
          std::none_of(trace.communicators.begin(), trace.communicators.end(),
                       [](const CommunicatorText& text) { return text.operations != 0; });
 }
@@ -252,8 +237,8 @@ bool only_infers(const ProcessTrace& trace) {
 
 GrowthJudge::GrowthJudge(const ProcessTrace& trace, const MemoryHistory& history)
     : trace_(trace), history_(history), paths_(trace) {
-  is_preparation_ = was_preparation() || may_be_first_pass(trace, history.steps);
-  only_infers_ = only_infers(trace);
+  is_preparation_ = is_preparation(trace, history.steps) || may_be_first_pass(trace, history.steps);
+  only_infers_ = only_infers(trace, history.steps);
   if (all_since_armed(trace)) {
     follow();
   }
@@ -331,23 +316,6 @@ bool GrowthJudge::is_newest_let_go(uint32_t path) const {
   const auto series = series_.find(path);
   return newest != newest_freed_.end() && series != series_.end() &&
          newest->second.born >= series->second.last && newest->second.freed < last_request_;
-}
-
-// Work of another kind, and more of it, came later: what was repeated before was no step.
-bool GrowthJudge::was_preparation() const {
-  const Steps& steps = history_.steps;
-  if (elapsed(steps.last(), steps.work_end) <= elapsed(steps.first(), steps.last())) {
-    return false;
-  }
-  uint64_t within = 0;
-  uint64_t later = 0;
-  for (const CallRecord& event : trace_.events) {
-    const CallSchema* schema = schema_of(trace_, event.call);
-    if (schema != nullptr && !event.enter_lost && counts_as_work(*schema)) {
-      ++(event.enter > steps.last() ? later : within);
-    }
-  }
-  return later > within;
 }
 
 GrowthJudge::Pattern GrowthJudge::pattern_of(std::vector<LeftOver> all, std::vector<Round> rounds,

@@ -92,7 +92,6 @@ class GrowthJudge {
   std::optional<Pattern> growing_blocks(uint32_t path, const StackMemoryText& memory) const;
   std::optional<Pattern> growing_block(uint32_t path, const StackMemoryText& memory) const;
   bool works_through(const StackMemoryText& memory) const;
-  bool was_preparation() const;
   int64_t last_known_step() const;
   bool are_let_go(uint32_t path, uint64_t left) const;
   bool is_newest_let_go(uint32_t path) const;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analyzer/memory/allocator/shortage.h"
+#include "analyzer/memory/holders/device_users.h"
 #include "analyzer/memory/holders/holders.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/reader/sections/stored_reports.h"
@@ -135,6 +136,48 @@ std::string place_of_holder(const MemoryHolder& holder) {
                                  : holder.place + ", called from " + holder.caller;
 }
 
+// Of what others hold: each of them, as far as it is known, and then the rest.
+void add_neighbours(const DeviceUsers& users, const Shortage& shortage, const Whole& whole,
+                    std::vector<HeldLine>& by_whom) {
+  uint64_t rest = shortage.others.value_or(0);
+  bool named = false;
+  for (const DeviceUser& user : users.others) {
+    if (users.names_own && user.bytes) {
+      by_whom.push_back(
+          {*user.bytes, fmt::format("{} by {}", size_text(*user.bytes, whole), user_text(user))});
+      rest -= std::min(rest, *user.bytes);
+      named = true;
+    }
+  }
+  if (rest != 0) {
+    by_whom.push_back(
+        {rest, fmt::format("{} by {}{}CUDA contexts", size_text(rest, whole),
+                           named ? "" : "other processes",
+                           shortage.in_driver_pool
+                               ? ", the driver's memory pool, which keeps what is freed, and "
+                           : named ? ""
+                                   : " and ")});
+  }
+}
+
+// By numbers of which none is that of the process itself.
+void add_unplaced(const DeviceUsers& users, std::vector<std::string>& lines) {
+  if (users.names_own || users.others.empty()) {
+    return;
+  }
+  constexpr size_t kMost = 4;
+  std::string text;
+  for (size_t i = 0; i < users.others.size() && i < kMost; ++i) {
+    const DeviceUser& user = users.others[i];
+    text += fmt::format("{}{} ({})", i == 0 ? "" : ", ", user.pid,
+                        user.bytes ? fmt::format("{} bytes", *user.bytes) : "size not told");
+  }
+  lines.push_back(
+      fmt::format("NVML listed these PIDs on the device: {}; this process's own is not among them, "
+                  "so they are the host's, and one of them is this process",
+                  text));
+}
+
 struct RankBytes {
   Rank rank;
   uint64_t allocated = 0, reserved = 0;
@@ -204,14 +247,8 @@ WhoHeld who_held(const Run& run, const RankState& state, const OutOfMemoryText& 
     by_whom.push_back(
         {*shortage.idle, size_text(*shortage.idle, whole) + " by PyTorch's allocator, not in use"});
   }
-  if (shortage.others && *shortage.others != 0) {
-    by_whom.push_back(
-        {*shortage.others,
-         fmt::format("{} by other processes{} CUDA contexts", size_text(*shortage.others, whole),
-                     shortage.in_driver_pool
-                         ? ", the driver's memory pool, which keeps what is freed, and"
-                         : " and")});
-  }
+  const DeviceUsers users = device_users(run, state, failure);
+  add_neighbours(users, shortage, whole, by_whom);
   who.most = holders.empty() ? "" : place_of_holder(holders.front());
   who.most_bytes = holders.empty() ? 0 : holders.front().bytes;
   who.lines = lines_by_size(std::move(by_whom), whole);
@@ -221,6 +258,7 @@ WhoHeld who_held(const Run& run, const RankState& state, const OutOfMemoryText& 
              !room.empty()) {
     who.lines.push_back(room);
   }
+  add_unplaced(users, who.lines);
   add_others(run, state.rank, failure, who.lines);
   return who;
 }

@@ -214,6 +214,25 @@ size_t NodeAccount::used_bytes(int device) {
   return sum(device);
 }
 
+unsigned NodeAccount::users(int device, unsigned most, pid_t* processes, size_t* bytes) {
+  Table& table = *table_.load();
+  reclaim_dead(table);
+  unsigned count = 0;
+  for (int slot = 0; slot < kSlots; ++slot) {
+    const uint64_t used = table.used[device][slot].load();
+    if (used == 0) {
+      continue;
+    }
+    if (count < most) {
+      const uint64_t owner = table.owners[slot].load();
+      processes[count] = owner != 0 ? static_cast<pid_t>(owner >> 32) : pid_;  // it counts alone
+      bytes[count] = used;
+    }
+    ++count;
+  }
+  return count;
+}
+
 // The exchange makes one process the owner of the dead slot, which it empties before it frees it:
 // nobody claims a slot that is still being emptied, and if this process dies here its own identity
 // is found dead.
@@ -256,4 +275,9 @@ void NodeAccount::leave() {
 extern "C" void simgpuDeviceMemory(int device, size_t* used, size_t* total) {
   *used = simgpu::NodeAccount::get().used_bytes(device);
   *total = simgpu::device_capacity();
+}
+
+// For libnvidia-ml: the processes that use memory of `device`, at most `most`, and how much.
+extern "C" unsigned simgpuDeviceUsers(int device, unsigned most, pid_t* processes, size_t* bytes) {
+  return simgpu::NodeAccount::get().users(device, most, processes, bytes);
 }

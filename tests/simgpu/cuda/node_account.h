@@ -33,6 +33,8 @@ class NodeAccount {
   void refund(int device, size_t bytes);
   // What all living processes use.
   size_t used_bytes(int device);
+  // Of each living process that uses some of it; at most `most`.  Returns how many there are.
+  unsigned users(int device, unsigned most, pid_t* processes, size_t* bytes);
 
  private:
   static constexpr int kSlots = 256;

@@ -90,6 +90,13 @@ void memory_of(int device, size_t& used, size_t& total) {
   }
 }
 
+unsigned users_of(int device, unsigned most, pid_t* processes, size_t* bytes) {
+  using Users = unsigned(int, unsigned, pid_t*, size_t*);
+  static void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  static void* const call = driver != nullptr ? dlsym(driver, "simgpuDeviceUsers") : nullptr;
+  return call == nullptr ? 0 : reinterpret_cast<Users*>(call)(device, most, processes, bytes);
+}
+
 void hang_if_asked(int device, const char* function) {
   const DeviceFault* const fault = fault_of(device, Fault::kHang);
   while (fault != nullptr && fault->function == function && has_begun()) {
@@ -369,6 +376,29 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) 
   memory->total = total + kFixedBytes + foreign;
   memory->free = memory->total - memory->used;
   return NVML_SUCCESS;
+}
+
+// Of the name without a number, which has their first layout.  SIMGPU_NVML's foreign process is 1.
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned* count,
+                                                  nvmlProcessInfo_v1_t* processes) {
+  SIMGPU_NVML_DEVICE(device);
+  constexpr unsigned kMost = 64;
+  pid_t pids[kMost];
+  size_t bytes[kMost];
+  if (count == nullptr || (*count != 0 && processes == nullptr)) {
+    return NVML_ERROR_INVALID_ARGUMENT;
+  }
+  unsigned found = std::min(users_of(index_of(device), kMost - 1, pids, bytes), kMost - 1);
+  if (has(device, Fault::kForeign)) {
+    pids[found] = 1;
+    bytes[found++] = static_cast<size_t>(value_of(device, Fault::kForeign, 0)) << 20;
+  }
+  const unsigned room = *count;
+  *count = found;
+  for (unsigned i = 0; i < std::min(found, room); ++i) {
+    processes[i] = {static_cast<unsigned>(pids[i]), bytes[i]};
+  }
+  return found <= room ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
 }
 
 // SIMGPU_DIFFERS(nvmlEventSet*, nvmlDeviceRegisterEvents): there is one set, for all devices, and

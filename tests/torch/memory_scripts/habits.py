@@ -188,6 +188,28 @@ def side_stream_lags(job):
             side.synchronize()
 
 
+def side_stream_two_behind(job):
+    """Another stream is two steps behind, and stays so: what waits for it is always as much, and is used again."""
+    runtime, libc = ctypes.CDLL("libcudart.so.12"), ctypes.CDLL(None)
+    training, side, passes = Training(), torch.cuda.Stream(), ctypes.create_string_buffer(64)
+    libc.sem_init(passes, 0, 0)
+    wait = ctypes.cast(libc.sem_wait, ctypes.c_void_p)
+    for step in job.steps():
+        training.step(step)
+        x = torch.ones(8 * MIB // 4, device="cuda")
+        side.wait_stream(torch.cuda.current_stream())
+        runtime.cudaLaunchHostFunc(ctypes.c_void_p(side.cuda_stream), wait, passes)
+        with torch.cuda.stream(side):
+            (x[:1] * 2).sum()
+        x.record_stream(side)
+        del x
+        if step >= 2:
+            libc.sem_post(passes)
+    libc.sem_post(passes)
+    libc.sem_post(passes)
+    side.synchronize()
+
+
 def long_run_keeps(job):
     """So many steps that their first records are overwritten."""
     training, kept = Training(), []
