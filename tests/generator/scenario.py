@@ -80,7 +80,10 @@ def simulate(job, speeds, delays, fault, depth):
     if fault.dies:
         if result.ranks[fault.rank].state != "dead":
             return result
-        result = Simulation(job, speeds, delays, {fault.rank: result.ranks[fault.rank].time}, depth=depth).run()
+        # A moment later, so that what lets it come there still completes.
+        result = Simulation(job, speeds, delays, {fault.rank: result.ranks[fault.rank].time + 1e-6}, depth=depth).run()
+        if result.ranks[fault.rank].state != "dead":
+            raise AssertionError("a rank that was killed goes on")
     return result
 
 
