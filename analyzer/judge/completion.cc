@@ -69,6 +69,11 @@ bool is_certain(const ProcessTrace& trace, const OperationText& operation) {
   return certainly_unfinished(gpu_state(trace, operation));
 }
 
+bool lacks(const Match& match, Rank rank) {
+  return std::any_of(match.missing.begin(), match.missing.end(),
+                     [&](const Awaited& awaited) { return awaited.rank == rank; });
+}
+
 }  // namespace
 
 bool waits_for_certain(const Run& run, const Member& member, const OperationText& operation) {
@@ -304,36 +309,53 @@ void Completion::add_lost(size_t index, const std::vector<Reached>& reached) {
   }
 }
 
-// Some other part of it was called for certain after that process had exited.
-bool Completion::is_entered_after(const ProcessTrace& exited, const Match& match) const {
+// Some other part of it was called for certain after that process had ended.
+bool Completion::is_entered_after(const ProcessTrace& trace, TimeNs ended,
+                                  const Match& match) const {
   return std::any_of(match.parts.begin(), match.parts.end(), [&](size_t index) {
     const MatchPart& part = parts_[index];
-    const TimeNs off = uncertainty_between(run_, exited, run_.processes[part.member->process]);
-    return off != kNoCommonClock && elapsed(exited.exited, part.operation->enter) > off;
+    const TimeNs off = uncertainty_between(run_, trace, run_.processes[part.member->process]);
+    return off != kNoCommonClock && elapsed(ended, part.operation->enter) > off;
   });
 }
 
-// Members that had issued their part when they exited normally.  What all members need one from
-// another cannot have been complete by then where another called it later: that part ended with
-// their process.
+// What the member issued of it; null: nothing, or what its peers do not need to be complete.
+const OperationText* Completion::part_of(const Member& member, const Match& match) const {
+  if (match.collective) {
+    const OperationText* const own = collective_at(text_of(run_, member), match.sequence);
+    const bool needed =
+        own != nullptr && (own->flags & format::kEmpty) == 0 &&
+        direction_of(call_name(run_.processes[member.process], own->call)) == Direction::kAllToAll;
+    return needed ? own : nullptr;
+  }
+  const auto own = std::find_if(match.parts.begin(), match.parts.end(),
+                                [&](size_t part) { return parts_[part].member == &member; });
+  const OperationText* const operation =
+      own == match.parts.end() ? nullptr : parts_[*own].operation;
+  return operation == nullptr || is_eager(*operation) ? nullptr : operation;
+}
+
+// Members that had issued their part when they exited normally, or of a message when they died.
+// What all members need one from another cannot have been complete by then where another called it
+// later: that part ended with their process.
 void Completion::add_cut_off(size_t index, const std::vector<Reached>& reached) {
   const Communicator& communicator = run_.communicators[index];
   for (size_t i = 0; i < communicator.members.size(); ++i) {
     const Member& member = communicator.members[i];
     const RankState& state = *state_of(run_, member.rank);
     const ProcessTrace& trace = trace_of(run_, state);
-    if (!exited_normally(run_, state) || trace.exited == 0 || has_left(run_, member)) {
+    const bool died = died_waiting(run_, member) && !contains(explained_, member.rank);
+    const bool exited = exited_normally(run_, state) && trace.exited != 0;
+    if ((!exited && !died) || has_left(run_, member)) {
       continue;
     }
+    const TimeNs ended = exited ? trace.exited : known_until(run_, state);
     for (Match& match : matches_) {
-      const bool issued = match.communicator == index && match.collective && !match.parts.empty() &&
-                          match.sequence <= reached[i].sequence &&
-                          !is_through(run_, index, match.sequence);
-      const OperationText* const own =
-          issued ? collective_at(text_of(run_, member), match.sequence) : nullptr;
-      if (own != nullptr && (own->flags & format::kEmpty) == 0 &&
-          direction_of(call_name(trace, own->call)) == Direction::kAllToAll &&
-          is_entered_after(trace, match)) {
+      const bool issued = match.communicator == index && !match.parts.empty() &&
+                          !lacks(match, member.rank) &&
+                          (!match.collective || (exited && match.sequence <= reached[i].sequence &&
+                                                 !is_through(run_, index, match.sequence)));
+      if (issued && part_of(member, match) != nullptr && is_entered_after(trace, ended, match)) {
         match.missing.push_back({member.rank, true, text_of(run_, member).last});
       }
     }

@@ -86,7 +86,8 @@ class Completion {
   void find_missing(size_t index, const std::vector<Reached>& reached);
   void add_lost(size_t index, const std::vector<Reached>& reached);
   void add_cut_off(size_t index, const std::vector<Reached>& reached);
-  bool is_entered_after(const ProcessTrace& exited, const Match& match) const;
+  bool is_entered_after(const ProcessTrace& trace, TimeNs ended, const Match& match) const;
+  const OperationText* part_of(const Member& member, const Match& match) const;
   bool was_stuck_before(const Member& member, const Match& match) const;
   void add_untraced(size_t index);
   void find_differing();

@@ -90,7 +90,7 @@ WaitGraph graph_of(Run& run, Blocked blocked, const ReadEvents& read_events) {
       explain_by_departures(run, DeparturesFrom::kStreams, read_events, graph);
     }
     if (!graph.departed && may_have_other_calls(run, graph)) {
-      correct_by_departures(run, graph);
+      correct_by_departures(run, read_events, graph);
     }
     if (!graph.departed) {
       find_fresh_pairs(run, graph);

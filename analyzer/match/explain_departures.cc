@@ -10,6 +10,7 @@
 #include "analyzer/match/departures.h"
 #include "analyzer/match/repair.h"
 #include "analyzer/match/repair_streams.h"
+#include "analyzer/model/divergence/left_out.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/waiting/cycles.h"
@@ -348,18 +349,27 @@ bool explain_by(Run& run, DeparturesFrom known, const std::vector<Program>& prog
 void explain_by_departures(Run& run, DeparturesFrom known, const ReadEvents& read_events,
                            WaitGraph& graph) {
   const std::vector<Program> programs = programs_of(run);
-  if (explain_by(run, known, programs, graph) || known == DeparturesFrom::kOrder || !read_events) {
+  const bool explained = explain_by(run, known, programs, graph);
+  if (known == DeparturesFrom::kOrder || !read_events) {
     return;
   }
-  explain_by(run, known, longer_programs_of(run, read_events, in_question(run, programs, graph)),
-             graph);
+  if (!explained) {
+    explain_by(run, known, longer_programs_of(run, read_events, in_question(run, programs, graph)),
+               graph);
+  }
+  for (Divergence& divergence : graph.divergences) {
+    take_for_left_out(run, read_events, divergence);
+  }
 }
 
-void correct_by_departures(Run& run, WaitGraph& graph) {
+void correct_by_departures(Run& run, const ReadEvents& read_events, WaitGraph& graph) {
   const std::vector<Program> programs = programs_of(run);
   const Standings standings(run);
   for (const Departure& departure : departures_of(run, programs, lone_deviants(run))) {
-    const auto divergence = divergence_of(run, programs, departure);
+    auto divergence = divergence_of(run, programs, departure);
+    if (divergence && read_events) {
+      take_for_left_out(run, read_events, *divergence);
+    }
     const Ranks victims = waiting(run, standings, {departure.rank});
     if (!divergence || victims.empty() || !departure.edit.unique || departure.edit.matches == 0) {
       continue;

@@ -23,6 +23,6 @@ void explain_by_departures(Run& run, DeparturesFrom known, const ReadEvents& rea
 // be all that the others lack while it waits in something else.  If it parted from the ranks that
 // run the same program, and putting that right frees more than it holds up, what it called instead
 // is the only root of `graph`.
-void correct_by_departures(Run& run, WaitGraph& graph);
+void correct_by_departures(Run& run, const ReadEvents& read_events, WaitGraph& graph);
 
 }  // namespace traintrace

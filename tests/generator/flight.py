@@ -198,11 +198,19 @@ class RankDump:
         if spec is None or spec.kind == "all_gather_list":
             return [], [], [], []
         inputs, outputs = spec.inputs, spec.outputs
-        if spec.kind == "all_to_all":  # tokens per expert differ from rank to rank
-            drift = (self.rank.number * 7919 + entry.op * 104729) % 64
-            inputs = [[inputs[0][0] + drift] + inputs[0][1:]]
-            outputs = [[outputs[0][0] + 63 - drift] + outputs[0][1:]]
+        if spec.kind == "all_to_all":  # tokens per expert differ from rank to rank; what all send is what all expect
+            inputs = [[inputs[0][0] + self.drift(entry, 0)] + inputs[0][1:]]
+            outputs = [[outputs[0][0] + self.drift(entry, 1)] + outputs[0][1:]]
         return inputs, [spec.dtype] * len(inputs), outputs, [spec.dtype] * len(outputs)
+
+    @staticmethod
+    def uneven(entry):
+        """By which an all-to-all differs from that before: its number, the same for all members, modulo the period of drift()."""
+        return entry.coll % 64
+
+    def drift(self, entry, shift):
+        ranks = entry.comm.ranks
+        return (ranks[(entry.comm.position[self.rank.number] + shift) % len(ranks)] * 7919 + self.uneven(entry) * 104729) % 64
 
     def thread(self, entry):
         backward = entry.operation.site[2] in ("backward", "post_backward")

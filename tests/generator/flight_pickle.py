@@ -25,7 +25,7 @@ def encode(pickler, dump, entry):
     coll, p2p = dump.bases.of(dump.rank.number, entry.comm)
     state, started, completed, retired, duration = dump.state(entry)
     uneven = operation.spec is not None and operation.spec.kind == "all_to_all"
-    shape = entry.op % 64 if uneven else 0
+    shape = dump.uneven(entry) if uneven else 0
     kind = (operation.spec or (operation.site, entry.name), entry.comm)
     parts = [b"}("]
     if dump.settings.stacks:

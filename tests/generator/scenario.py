@@ -80,7 +80,10 @@ def simulate(job, speeds, delays, fault, depth):
     if fault.dies:
         if result.ranks[fault.rank].state != "dead":
             return result
-        result = Simulation(job, speeds, delays, {fault.rank: result.ranks[fault.rank].time}, depth=depth).run()
+        # A moment later, so that what lets it come there still completes.
+        result = Simulation(job, speeds, delays, {fault.rank: result.ranks[fault.rank].time + 1e-6}, depth=depth).run()
+        if result.ranks[fault.rank].state != "dead":
+            raise AssertionError("a rank that was killed goes on")
     return result
 
 
@@ -146,8 +149,9 @@ def stop_hung(random, scenario, unfinished):
     if fault.dump == "at death":
         scenario.dumps[fault.rank] = simulation.ranks[fault.rank].time
     if random.random() < 0.08 and job.size > 8:
-        # Not of one in the operation that nothing moves: a rank without a dump in there looks like one that died in it.
-        inside = fault.comm.ranks if fault.broken else ()
+        # Not of one in the operation that nothing moves: a rank without a dump in there looks like one that died in it, if no time says
+        # which rank's GPU has not begun it.
+        inside = fault.comm.ranks if fault.broken or (fault.kind == "stream-blocked" and fault.tie) else ()
         innocent = random.choice([rank for rank in scenario.dumps if rank not in fault.culprits])
         if innocent not in inside:
             del scenario.dumps[innocent]

@@ -323,6 +323,27 @@ class Jobs(unittest.TestCase):
         for seed in range(8):
             drawn = scenario.draw(seed, "text", "died", 8)
             self.assertEqual(drawn.simulation.ranks[drawn.fault.rank].state, "dead")
+        # What lets it come to its end completes at that very moment.
+        drawn = scenario.draw(700141, "text", "died", None)
+        self.assertEqual(drawn.simulation.ranks[drawn.fault.rank].state, "dead")
+
+    def test_all_to_alls_send_what_they_expect(self):
+        sums = {}
+        with tempfile.TemporaryDirectory() as folder:
+            generate.generate(700025, "flight", "transport", None, folder)
+            for path in glob.glob(folder + "/traces/*"):
+                with open(path, "rb") as file:
+                    entries = pickle.load(file)["entries"]
+                for entry in entries:
+                    if entry["profiling_name"] == "nccl:all_to_all":
+                        own = sums.setdefault((entry["process_group"][0], entry["collective_seq_id"]), [0, 0, 0])
+                        own[0] += 1
+                        own[1] += entry["input_sizes"][0][0]
+                        own[2] += entry["output_sizes"][0][0]
+        whole = [own for own in sums.values() if own[0] == 2]  # of both members
+        self.assertGreater(len(whole), 20)
+        for _, sent, expected in whole:
+            self.assertEqual(sent, expected)
 
     def test_what_a_ring_has_overwritten_is_no_evidence(self):
         # Of the first, open operations alone are written; of the second, the rank that died left no dump, and all stand in what is gone.

@@ -124,7 +124,8 @@ end +30
   const nlohmann::json json = nlohmann::json::parse(report(kMismatch, "json"));
   const std::string verdict = json["verdict"];
   EXPECT_TRUE(
-      verdict.ends_with("; rank 1 called ncclAllReduce at b.py:2 in g and is at a.py:9 in f"))
+      verdict.ends_with("with count 1000 (4000 bytes), at b.py:2 in g, ranks 0,2,3 with 1024 "
+                        "(4096 bytes), at a.py:1 in f; rank 1 is at a.py:9 in f"))
       << verdict;
 }
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -31,8 +32,14 @@ class RecordedJob:
             TRAINTRACE_RING_MB="4", SIMGPU_NODE=self.folder, SIMGPU_DEVICES=str(self.ranks),
             LD_LIBRARY_PATH=f"{self.build}/simgpu", LD_PRELOAD=f"{self.build}/lib/libtraintrace.so")
         with open(f"{self.folder}/output.{rank}", "wb") as output:
-            return subprocess.Popen([f"{self.build}/tests/{self.command[0]}", *self.command[1:]], env=environment,
+            return subprocess.Popen([*self._program(), *self.command[1:]], env=environment,
                                     stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+
+    def _program(self):
+        """A built one, or a script beside this one."""
+        name = self.command[0]
+        return [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), name)] if name.endswith(".py") else [
+            f"{self.build}/tests/{name}"]
 
     def stop(self):
         for process in self.processes:

@@ -3,7 +3,8 @@
 At no time anybody else may be blamed, twice in a row; when those that hang are all named, or the run is through, it must be exactly CODE
 with exactly the culprit.  CODE `-`: nothing may be found, in a run that ends.  CODE `code?`: nobody may be blamed.  CODE
 `code@1+code@6`: several, of which each has its culprit.  The order of the files must not change what is said in the end.
-CODE `info:code`: that, of severity info, in a run that ends, and nobody is blamed.  NAME@RANK=VALUE: for that rank only."""
+CODE `info:code`: that, of severity info, in a run that ends, and nobody is blamed.  NAME@RANK=VALUE: for that rank only.
+KILLED=1: the same must be said once all that is left has been killed."""
 import sys
 import time
 
@@ -12,6 +13,7 @@ from recorded_job import RecordedJob, alarms
 build, program, mistake, culprit, codes = sys.argv[1:6]
 settings = dict(argument.split("=", 1) for argument in sys.argv[6:])
 RANKS = int(settings.pop("RANKS", 4))
+KILLED = settings.pop("KILLED", "")
 
 
 def expectation(code):
@@ -71,6 +73,10 @@ def main():
     with RecordedJob(build, [program, mistake, culprit], RANKS, settings_of, hang_after) as job:
         right, report = judge(job)
         job.stop()
+        if KILLED and right:
+            time.sleep(2)  # the keepers store what there is
+            report = job.analyze()
+            right = report is not None and is_right(report)
         if job.depends_on_order():
             print("the order of the files changes what is said")
             right = False

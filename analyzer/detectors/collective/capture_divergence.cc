@@ -48,7 +48,7 @@ Finding capture_finding(const Run& run, const Hang& hang) {
     finding.where.push_back(*place);
   }
   finding.certainty = Certainty::kLikely;
-  blame_roots(hang, finding, "as many captured it as called it, or more");
+  blame_minority(hang, finding, "as many captured it as called it, or more");
   finding.advice =
       "what is captured does not run: launch the graph where the others run the operation, and let "
       "all ranks take the same way";

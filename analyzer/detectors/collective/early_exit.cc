@@ -103,7 +103,7 @@ std::vector<Finding> find_early_exit(const Run& run) {
     if (hang.fate == Fate::kExited && failed(run, hang)) {
       finding.culprits = hang.roots;
     } else if (hang.fate == Fate::kExited) {
-      blame_roots(hang, finding, "as many ended as go on, or more");
+      blame_missing_roots(run, hang, finding, "as many ended as go on, or more");
     }
     finding.advice =
         failed(run, hang)

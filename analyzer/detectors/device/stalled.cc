@@ -35,7 +35,7 @@ Finding found_in_dump(const Run& run, const Hang& hang) {
       one ? "its" : "their", waiting_text(run, hang),
       operation_text(run, run.waits.waits[hang.wait]), further_text(run, hang));
   finding.certainty = Certainty::kLikely;
-  blame_roots(hang, finding);
+  blame_minority(hang, finding);
   for (size_t i = 0; i < std::min(hang.roots.size(), kEvidenceLines); ++i) {
     if (const auto stall = device_stall(run, hang.roots[i])) {
       finding.evidence.push_back(stall_text(run, hang.roots[i], *stall));

@@ -8,7 +8,13 @@
 namespace traintrace {
 
 // Its roots, if they are a minority; else nobody, and the title ends with why: `tie`.
-void blame_roots(const Hang& hang, Finding& finding,
-                 std::string_view tie = "no majority, so which side is wrong is undetermined");
+void blame_minority(const Hang& hang, Finding& finding,
+                    std::string_view tie = "no majority, so which side is wrong is undetermined");
+
+// The same of roots that have not come, or have ended: of two ranks the one for which the other
+// waits, if that one did as in each earlier step.
+void blame_missing_roots(
+    const Run& run, const Hang& hang, Finding& finding,
+    std::string_view tie = "no majority, so which side is wrong is undetermined");
 
 }  // namespace traintrace

@@ -41,9 +41,14 @@ std::string number_text(const Run& run, const Divergence& divergence) {
                            divergence.sequence, last, on);
 }
 
-std::string both(const char* what, const std::string& own, const std::string& expected,
-                 const Divergence& divergence) {
-  return fmt::format("with {} {}, {} with {}", what, own, ranks_text(divergence.others), expected);
+// Of calls from different lines it says which: they may not belong together at all.
+std::string both(const Run& run, const char* what, const std::string& own,
+                 const std::string& expected, const Divergence& divergence) {
+  const std::string own_place = place_of(run, divergence.own);
+  const std::string place = place_of(run, divergence.expected);
+  const bool differ = !own_place.empty() && !place.empty() && own_place != place;
+  return fmt::format("with {} {}{}, {} with {}{}", what, own, differ ? own_place : "",
+                     ranks_text(divergence.others), expected, differ ? place : "");
 }
 
 std::string count_of(const OperationText& operation) {
@@ -51,21 +56,21 @@ std::string count_of(const OperationText& operation) {
   return fmt::format("{}{}", operation.count, bytes ? fmt::format(" ({} bytes)", *bytes) : "");
 }
 
-std::string difference_text(const Divergence& divergence) {
+std::string difference_text(const Run& run, const Divergence& divergence) {
   const OperationText& own = divergence.own.item.operation;
   const OperationText& expected = divergence.expected.item.operation;
   switch (divergence.kind) {
     case DivergenceKind::kRoot:
-      return both("root", std::to_string(own.peer), std::to_string(expected.peer), divergence);
+      return both(run, "root", std::to_string(own.peer), std::to_string(expected.peer), divergence);
     case DivergenceKind::kReduction:
-      return both("reduction", reduction_name(own.reduction), reduction_name(expected.reduction),
-                  divergence);
+      return both(run, "reduction", reduction_name(own.reduction),
+                  reduction_name(expected.reduction), divergence);
     case DivergenceKind::kType:
     case DivergenceKind::kHarmlessType:
-      return both("type", data_type_name(own.data_type), data_type_name(expected.data_type),
+      return both(run, "type", data_type_name(own.data_type), data_type_name(expected.data_type),
                   divergence);
     default:
-      return both("count", count_of(own), count_of(expected), divergence);
+      return both(run, "count", count_of(own), count_of(expected), divergence);
   }
 }
 
@@ -161,7 +166,7 @@ std::string deed_text(const Run& run, const Divergence& divergence) {
           "the collectives of {} differ from those of {} at {}; what they were is not kept", who,
           ranks_text(divergence.others), number);
     default:
-      return fmt::format("{} called {} {}", who, number, difference_text(divergence));
+      return fmt::format("{} called {} {}", who, number, difference_text(run, divergence));
   }
 }
 

@@ -220,7 +220,7 @@ void blame_missing(const Run& run, const Hang& hang, Finding& finding) {
         fmt::format("{} issued a different call there in every earlier step; {} did not change",
                     ranks_text(hang.roots), ranks_text(finding.victims)));
   } else {
-    blame_roots(hang, finding);
+    blame_missing_roots(run, hang, finding);
   }
 }
 

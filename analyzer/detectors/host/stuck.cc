@@ -178,7 +178,7 @@ Finding found_by_look(const Run& run, const Hang& hang) {
   if (blamed.size() < hang.roots.size()) {
     finding.culprits = blamed;
   } else {
-    blame_roots(hang, finding);
+    blame_missing_roots(run, hang, finding);
   }
   put_places(run, hang, blamed, finding);
   add_stacks(run, hang, blamed, finding);
@@ -196,7 +196,7 @@ Finding found_idle(const Run& run, const Hang& hang) {
       ranks_text(hang.roots), one ? "is" : "are", one ? "it" : "they", waiting_text(run, hang),
       operation_text(run, run.waits.waits[hang.wait]), further_text(run, hang));
   finding.certainty = Certainty::kLikely;
-  blame_roots(hang, finding);
+  blame_missing_roots(run, hang, finding);
   finding.evidence.emplace_back("where they are stuck is not seen: no stack was taken");
   finding.advice =
       "look at the stacks of that process (traintrace attach, py-spy): a lock, the GIL, a data "

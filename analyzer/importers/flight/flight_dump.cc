@@ -11,6 +11,7 @@
 #include "analyzer/importers/flight/flight_messages.h"
 #include "analyzer/importers/flight/flight_parts.h"
 #include "analyzer/importers/flight/flight_stacks.h"
+#include "analyzer/importers/flight/flight_status.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/process/launch_facts.h"
 #include "analyzer/thresholds.h"
@@ -20,20 +21,6 @@ namespace traintrace {
 namespace {
 
 constexpr size_t kMostGroups = 1 << 16;
-// 2^62: so that numbers of damaged dumps do not wrap.
-constexpr int64_t kMostSequence = int64_t{1} << 62;
-
-std::optional<uint64_t> number_in(const Value* value) {
-  if (value == nullptr) {
-    return std::nullopt;
-  }
-  int64_t number = value->as_integer(-1);
-  if (const std::string_view text = value->as_text(); !text.empty()) {  // JSON
-    std::from_chars(text.data(), text.data() + text.size(), number);
-  }
-  return number < 0 || number > kMostSequence ? std::nullopt
-                                              : std::optional(static_cast<uint64_t>(number));
-}
 
 class DumpBuilder {
  public:
@@ -45,7 +32,7 @@ class DumpBuilder {
     add_facts();
     add_groups();
     add_entries();
-    add_status();
+    status_ = add_flight_status(root_.find("pg_status"), dump_.groups);
     finish();
     return std::move(dump_);
   }
@@ -62,7 +49,7 @@ class DumpBuilder {
       }
     }
     for (const char* key : {"rank", "global_rank"}) {
-      if (const auto rank = number_in(root_.find(key)); rank && *rank < kMostRanks) {
+      if (const auto rank = flight_number(root_.find(key)); rank && *rank < kMostRanks) {
         dump_.rank = static_cast<int>(*rank);
       }
     }
@@ -326,7 +313,7 @@ class DumpBuilder {
   }
 
   static uint64_t sequence_of(const FlightEntry& entry) {
-    return entry.collective < 0 || entry.collective > kMostSequence
+    return entry.collective < 0 || entry.collective > kMostFlightNumber
                ? 0
                : static_cast<uint64_t>(entry.collective);
   }
@@ -394,65 +381,6 @@ class DumpBuilder {
     return major > 2 || (major == 2 && minor >= 4);
   }
 
-  // pg_status counts by the number that a group has in its process.
-  void add_status() {
-    const Value* status = root_.find("pg_status");
-    const std::span<const Value> pairs =
-        status == nullptr ? std::span<const Value>() : status->pairs();
-    std::map<int64_t, const Value*> by_number;
-    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
-      if (const auto number = number_in(&pairs[i])) {
-        by_number.emplace(static_cast<int64_t>(*number), &pairs[i + 1]);
-      }
-    }
-    for (const auto& [number, value] : by_number) {
-      const auto enqueued = number_in(value->find("last_enqueued_collective"));
-      const auto completed = number_in(value->find("last_completed_collective"));
-      if (enqueued && completed.value_or(0) < *enqueued) {
-        busy_ = true;
-      }
-      has_status_ = has_status_ || enqueued;
-    }
-    number_groups(by_number);
-    for (FlightGroup& group : dump_.groups) {
-      if (const auto found = by_number.find(group.number); found != by_number.end()) {
-        group.enqueued = number_in(found->second->find("last_enqueued_collective"));
-        group.started = number_in(found->second->find("last_started_collective"));
-        group.completed = number_in(found->second->find("last_completed_collective"));
-      }
-    }
-  }
-
-  // Names and numbers both count the groups in the order in which they were made; where entries
-  // say which belong together, that must fit.
-  void number_groups(const std::map<int64_t, const Value*>& by_number) {
-    std::vector<std::pair<int64_t, size_t>> by_name;
-    for (size_t i = 0; i < dump_.groups.size(); ++i) {
-      const std::string& name = dump_.groups[i].name;
-      int64_t number = 0;
-      const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), number);
-      if (problem != std::errc() || end != name.data() + name.size()) {
-        return;
-      }
-      by_name.emplace_back(number, i);
-    }
-    if (by_name.size() != by_number.size()) {
-      return;
-    }
-    std::sort(by_name.begin(), by_name.end());
-    std::vector<int64_t> numbers;
-    for (const auto& [number, value] : by_number) {
-      const FlightGroup& group = dump_.groups[by_name[numbers.size()].second];
-      if (group.number >= 0 && group.number != number) {
-        return;
-      }
-      numbers.push_back(number);
-    }
-    for (size_t i = 0; i < numbers.size(); ++i) {
-      dump_.groups[by_name[i].second].number = numbers[i];
-    }
-  }
-
   // Where starts are noted, what has none has not begun: its stream has not come to it.
   void tell_starts(ProcessTrace& trace) const {
     for (CommunicatorText& text : trace.communicators) {
@@ -485,7 +413,7 @@ class DumpBuilder {
 
   void finish() {
     ProcessTrace& trace = dump_.trace;
-    const bool said = has_status_ || trace.records > 0;
+    const bool said = status_.said || trace.records > 0;
     parts_.finish();
     dump_.deadline = parts_.deadline();
     dump_.limit = parts_.limit();
@@ -494,7 +422,7 @@ class DumpBuilder {
     if (dump_.active_only) {
       trace.first_limit = dump_.deadline = first_limit_of_certain();
     }
-    if (said && (parts_.pending() != 0 || !busy_)) {
+    if (said && (parts_.pending() != 0 || !status_.busy)) {
       trace.facts["operations-in-flight"] = std::to_string(parts_.pending());
     }
     messages_.put(trace);
@@ -532,8 +460,7 @@ class DumpBuilder {
   uint32_t last_call_ = 0;
   uint32_t last_stack_ = 0;
   bool times_starts_ = false;
-  bool busy_ = false;
-  bool has_status_ = false;
+  FlightStatus status_;
 };
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include "analyzer/model/divergence/left_out.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "analyzer/model/sequences.h"
 
@@ -64,7 +66,8 @@ bool others_agree(const Sequence& own, const Sequence& normal, const Repeated& r
   return true;
 }
 
-// How often each call was made, from where.
+// Calls, and from where, in their order; how often each was made.
+using CallRow = std::vector<std::pair<uint32_t, uint32_t>>;
 using Calls = std::map<std::pair<uint32_t, uint32_t>, int>;
 
 // Those of one thread, without what they called themselves.
@@ -83,7 +86,8 @@ class CallsBetween {
   bool is_known() const { return is_known_; }
 
   // After the `first`th collective and before the one that follows it, which may be still to come.
-  void add(uint64_t first, Calls& calls) const {
+  CallRow behind(uint64_t first) const {
+    CallRow calls;
     const SequenceItem* const next = own_.at(first + 1);
     TimeNs until = own_.at(first)->operation.leave;
     for (const CallRecord& event : events_.events) {
@@ -91,9 +95,16 @@ class CallsBetween {
                               event.enter >= until &&
                               (next == nullptr || event.enter < next->operation.enter);
       if (is_between && until != 0) {
-        ++calls[{event.call, event.stack}];
+        calls.emplace_back(event.call, event.stack);
         until = event.returned ? std::max(event.leave, until) : std::max(event.enter, until);
       }
+    }
+    return calls;
+  }
+
+  void add(uint64_t first, Calls& calls) const {
+    for (const auto& call : behind(first)) {
+      ++calls[call];
     }
   }
 
@@ -117,6 +128,28 @@ int out_of_place(const Calls& made, const Calls& usual, bool all_made) {
   return sum;
 }
 
+template <typename Same>
+size_t common_end(const CallRow& a, const CallRow& b, const Same& same) {
+  const auto [at, other] = std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend(), same);
+  return static_cast<size_t>(at - a.rbegin());
+}
+
+// What leads to the first of the two in each step came once more before the second, as the forward
+// pass of a new step: more than what leads to the call behind it, and to any call.
+bool has_begun_anew(const ProcessTrace& events, const Sequence& own, const Repeated& repeated) {
+  const CallsBetween between(events, own, repeated.second);
+  if (!between.is_known()) {
+    return false;
+  }
+  const CallRow made = between.behind(repeated.second - 1);
+  const CallRow usual_behind = between.behind(repeated.earlier);
+  const size_t common =
+      common_end(made, between.behind(repeated.earlier_next - 1), std::equal_to<>());
+  const auto is_same_call = [](const auto& a, const auto& b) { return a.first == b.first; };
+  return common > common_end(made, usual_behind, is_same_call) &&
+         made.size() - common <= usual_behind.size();
+}
+
 bool is_rather_left_out(const ProcessTrace& events, const Sequence& own, const Repeated& repeated) {
   const CallsBetween between(events, own, repeated.second);
   if (!between.is_known()) {
@@ -136,15 +169,27 @@ bool is_rather_left_out(const ProcessTrace& events, const Sequence& own, const R
 
 }  // namespace
 
-void take_for_left_out(const Run& run, const ProcessTrace& events, Divergence& divergence) {
+void take_for_left_out(const Run& run, const ReadEvents& read_events, Divergence& divergence) {
   const Communicator& communicator = run.communicators[divergence.communicator];
-  const Sequence own = sequence_of(run, *member_of(communicator, divergence.own.rank));
-  const Sequence normal = sequence_of(run, *member_of(communicator, divergence.others.front()));
-  const auto repeated = find_repeated(own, divergence.own.item.operation.sequence);
-  if (!repeated || !others_agree(own, normal, *repeated) ||
-      !is_rather_left_out(events, own, *repeated)) {
+  const Member* const deviant = member_of(communicator, divergence.own.rank);
+  const bool is_open = divergence.kind == DivergenceKind::kExtra && divergence.open &&
+                       divergence.length == 1 && !divergence.by_site && !divergence.others.empty();
+  const ProcessTrace* const events =
+      is_open ? read_events(run.processes[deviant->process]) : nullptr;
+  if (events == nullptr) {
     return;
   }
+  const Sequence own = sequence_of(run, *deviant);
+  const Sequence normal = sequence_of(run, *member_of(communicator, divergence.others.front()));
+  const auto repeated = find_repeated(own, divergence.own.item.operation.sequence);
+  if (!repeated || !others_agree(own, normal, *repeated)) {
+    return;
+  }
+  const bool anew = has_begun_anew(*events, own, *repeated);
+  if (!anew && !is_rather_left_out(*events, own, *repeated)) {
+    return;
+  }
+  divergence.rest_of_step = anew;
   divergence.kind = DivergenceKind::kSkipped;
   divergence.length = repeated->left_out();
   divergence.sequence = repeated->second;

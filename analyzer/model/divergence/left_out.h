@@ -2,14 +2,13 @@
 // too often, or those others were left out.  The sequences of collectives fit both.
 #pragma once
 
-#include "analyzer/model/divergence/divergences.h"
-#include "analyzer/reader/process_trace.h"
+#include "analyzer/model/divergence/narrow_divergences.h"
 
 namespace traintrace {
 
-// Of a kExtra that may be either (Divergence::open): what leaves fewer of the rank's other calls,
-// of CUDA too, in another place than in earlier steps.  `events`: the rank's own trace with its
-// events.
-void take_for_left_out(const Run& run, const ProcessTrace& events, Divergence& divergence);
+// Of a call in excess that may be either (Divergence::open), by the events of the rank that made
+// it: others were left out where the step began anew between the two, or where that leaves fewer of
+// the rank's other calls, of CUDA too, in another place than in earlier steps.
+void take_for_left_out(const Run& run, const ReadEvents& read_events, Divergence& divergence);
 
 }  // namespace traintrace

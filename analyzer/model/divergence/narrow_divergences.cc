@@ -84,36 +84,20 @@ void narrow(const Run& run, const ReadEvents& read_events, Divergence& divergenc
   divergence.own_second = found.own_second;
 }
 
-bool is_open_extra(const Divergence& divergence) {
-  return divergence.kind == DivergenceKind::kExtra && divergence.open && divergence.length == 1 &&
-         divergence.exact && !divergence.by_site;
-}
-
-void compare_other_calls(const Run& run, const ReadEvents& read_events, Divergence& divergence) {
-  const Member* const deviant =
-      member_of(run.communicators[divergence.communicator], divergence.own.rank);
-  if (const ProcessTrace* const events = read_events(run.processes[deviant->process])) {
-    take_for_left_out(run, *events, divergence);
-  }
-}
-
 }  // namespace
 
 void narrow_divergences(Run& run, const ReadEvents& read_events) {
   constexpr size_t kMost = 16;  // each takes the events of two processes
   size_t narrowed = 0;
   for (Divergence& divergence : run.divergences) {
-    const bool is_open = is_open_extra(divergence);
-    if ((!is_a_range(divergence) && !is_open) || divergence.deviants.empty() ||
+    if ((!is_a_range(divergence) && !divergence.open) || divergence.deviants.empty() ||
         divergence.others.empty() || narrowed++ >= kMost) {
       continue;
     }
     if (is_a_range(divergence)) {
       narrow(run, read_events, divergence);
     }
-    if (is_open && is_open_extra(divergence)) {
-      compare_other_calls(run, read_events, divergence);
-    }
+    take_for_left_out(run, read_events, divergence);
   }
   find_older_messages(run, read_events);
 }
