@@ -5,6 +5,7 @@
 
 #include "analyzer/commands/profile_windows.h"
 #include "analyzer/importers/kineto/kineto.h"
+#include "analyzer/importers/strange_files.h"
 #include "analyzer/reader/files/opened_inputs.h"
 #include "analyzer/reader/files/read_stage.h"
 #include "analyzer/text/progress.h"
@@ -94,7 +95,8 @@ Result<ProfiledRun> read_profiled_run(const std::vector<std::string>& files,
       if (trace.errors.empty() || !trace.errors.back().internal) {
         ReadError none;
         none.file = file;
-        none.message = "expected kernels or copies of a GPU: there are none";
+        const std::string kind = strange_profile_text(file);
+        none.message = kind.empty() ? "expected kernels or copies of a GPU: there are none" : kind;
         trace.errors.push_back(std::move(none));
       }
       std::move(trace.errors.begin(), trace.errors.end(), std::back_inserter(unreadable));
