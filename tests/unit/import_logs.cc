@@ -197,6 +197,28 @@ TEST(NcclLog, TheFirstCollectiveThatIsNotTheSame) {
             1U);
 }
 
+// NCCL 2.27 and later call each operation 0 where all ranks are on one host (nccl issue 2021).
+TEST(NcclLog, WhereNothingIsNumberedTheOrderCounts) {
+  std::string log = alike(0, "0x5a13");
+  for (int i = 0; i < 4; ++i) {
+    for (int rank = 0; rank < 3; ++rank) {
+      log += called(rank, "AllReduce", 0, 64 + i);
+    }
+  }
+  const std::string other =
+      called(0, "AllReduce", 0, 6) + called(2, "AllGather", 0, 5) + called(1, "AllReduce", 0, 6);
+  EXPECT_EQ(nccl_concluded(log + other),
+            std::vector<std::string>{
+                "as collective number 5 on the communicator of 3 ranks rank 2 called AllGather of "
+                "5 elements (datatype 7, op 0, root 0), ranks 0,1 called AllReduce of 6 elements "
+                "(datatype 7, op 0, root 0)"});
+  EXPECT_TRUE(nccl_concluded(log + called(0, "AllReduce", 0, 6)).empty());
+  // A torn line may be one that is missing.
+  const std::string torn = called(1, "AllReduce", 0, 7);
+  EXPECT_TRUE(nccl_concluded(log + torn.substr(0, 60) + other).empty());
+  EXPECT_TRUE(nccl_concluded(log + torn.substr(0, torn.find(" datatype")) + "\n" + other).empty());
+}
+
 TEST(NcclLog, WhatCannotBeComparedIsNot) {
   const std::string same = alike(12, "0x5a13");
   const std::string other =

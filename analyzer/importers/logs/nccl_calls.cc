@@ -8,6 +8,14 @@
 
 namespace traintrace {
 
+void NcclCalls::number_by_order() {
+  by_order_ =
+      std::all_of(calls_.begin(), calls_.end(), [](const auto& call) { return call.first == 0; });
+  for (size_t i = 0; by_order_ && i < calls_.size(); ++i) {
+    calls_[i].first = i;
+  }
+}
+
 uint32_t NcclCalls::only_one_at(uint64_t operation) const {
   const auto first =
       std::lower_bound(calls_.begin(), calls_.end(), operation,
@@ -46,14 +54,13 @@ std::map<uint32_t, Ranks> callers_at(uint64_t operation,
   return callers;
 }
 
-std::string difference_text(uint64_t operation, size_t size,
+std::string difference_text(const std::string& which, size_t size,
                             const std::map<uint32_t, Ranks>& callers, const NcclCallNames& names) {
   std::vector<std::pair<uint32_t, Ranks>> sides(callers.begin(), callers.end());
   std::stable_sort(sides.begin(), sides.end(),
                    [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   constexpr size_t kMostSides = 3;
-  std::string text =
-      fmt::format("as operation {:x} on the communicator of {} ranks ", operation, size);
+  std::string text = fmt::format("as {} on the communicator of {} ranks ", which, size);
   for (size_t i = 0; i < std::min(sides.size(), kMostSides); ++i) {
     text += fmt::format("{}{} called {}", i == 0 ? "" : ", ", ranks_text(sides[i].second),
                         names[sides[i].first]);
@@ -67,7 +74,9 @@ std::string first_difference(const std::map<int, const NcclCalls*>& ranks,
                              const NcclCallNames& names) {
   const bool comparable = std::all_of(
       ranks.begin(), ranks.end(), [](const auto& rank) { return rank.second->is_comparable(); });
-  if (ranks.size() < 2 || !comparable) {
+  const size_t by_order = static_cast<size_t>(std::count_if(
+      ranks.begin(), ranks.end(), [](const auto& rank) { return rank.second->is_by_order(); }));
+  if (ranks.size() < 2 || !comparable || (by_order != 0 && by_order != ranks.size())) {
     return "";
   }
   // Where not one before it was the same on all, the ranks may not number alike.
@@ -75,8 +84,9 @@ std::string first_difference(const std::map<int, const NcclCalls*>& ranks,
   for (const auto& [operation, what] : ranks.begin()->second->all()) {
     const std::map<uint32_t, Ranks> callers = callers_at(operation, ranks);
     if (callers.size() > 1) {
-      return any_same || operation == 0 ? difference_text(operation, ranks.size(), callers, names)
-                                        : "";
+      const std::string which = by_order == 0 ? fmt::format("operation {:x}", operation)
+                                              : fmt::format("collective number {}", operation + 1);
+      return any_same || operation == 0 ? difference_text(which, ranks.size(), callers, names) : "";
     }
     any_same = any_same || callers.size() == 1;
   }

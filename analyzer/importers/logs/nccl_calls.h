@@ -20,7 +20,9 @@ class NcclCalls {
     sorted_ = sorted_ && (calls_.size() < 2 || calls_[calls_.size() - 2].first <= operation);
   }
   void add_message() { with_messages_ = true; }
-  void clear() { *this = NcclCalls(); }
+  // Within one host NCCL 2.27 and later call each 0: then by their order in the log, of which no
+  // line may be lost.
+  void number_by_order();
 
   // A number that stands once: several of a group have the same.  0: it does not.
   uint32_t only_one_at(uint64_t operation) const;
@@ -28,11 +30,13 @@ class NcclCalls {
   // Messages raise the number, too, on the ranks that take part in them; and a number that falls is
   // of another communicator, or of torn lines.
   bool is_comparable() const { return !with_messages_ && sorted_; }
+  bool is_by_order() const { return by_order_; }
 
  private:
   std::vector<std::pair<uint64_t, uint32_t>> calls_;
   bool with_messages_ = false;
   bool sorted_ = true;
+  bool by_order_ = false;
 };
 
 // Numbers for what is called, from 1.

@@ -63,6 +63,8 @@ class LogReader {
  public:
   void add(const NcclLogLine& line) {
     const Process process(std::string(line.host), line.pid);
+    const auto has = [&](std::string_view part) { return line.text.find(part) != line.text.npos; };
+    any_torn_ = any_torn_ || has(" NCCL INFO ") || (has(": opCount ") && !has(" stream "));
     if (line.level == LogLevel::kWarning) {
       add_warning(line, process);
       return;
@@ -110,11 +112,14 @@ class LogReader {
 
   // Of each communicator of which all ranks are in the log.  Older ones do not say which sides
   // belong together: there it is all of the job, or nothing.
-  std::vector<std::string> conclusions() const {
+  std::vector<std::string> conclusions() {
     std::map<std::pair<uint64_t, int>, std::map<int, const NcclCalls*>> communicators;
     std::set<std::pair<uint64_t, int>> ambiguous;
     int largest = 0;
-    for (const auto& [key, side] : sides_) {
+    for (auto& [key, side] : sides_) {
+      if (!any_torn_) {
+        side.calls.number_by_order();
+      }
       const std::pair communicator(side.hash, side.size);
       largest = std::max(largest, side.size);
       if (!communicators[communicator].emplace(side.rank, &side.calls).second) {
@@ -223,6 +228,7 @@ class LogReader {
                  value.find_first_not_of("0123456789") == value.npos;
         });
     if (!is_whole) {
+      any_torn_ = true;
       return;
     }
     if (is_message(function) || ++calls_ > kMostCalls) {
@@ -274,6 +280,7 @@ class LogReader {
   std::map<std::string, std::string, std::less<>> hosts_;  // by address
   std::map<Key, Side> sides_;
   NcclCallNames names_;
+  bool any_torn_ = false;
   size_t calls_ = 0;
 };
 
