@@ -242,11 +242,14 @@ Finding supported_finding(const Run& run, std::span<const Testimony> testimonies
     conclusions.insert(conclusions.end(), testimony.conclusions.begin(),
                        testimony.conclusions.end());
   }
-  const auto concludes =
-      std::find_if(testimonies.begin(), testimonies.end(),
-                   [](const Testimony& testimony) { return !testimony.conclusions.empty(); });
-  const std::string& source =
-      concludes == testimonies.end() ? testimonies.front().source : concludes->source;
+  const auto silence = [](const Testimony& testimony) {
+    return std::pair(testimony.conclusions.empty(), testimony.witnesses.empty());
+  };
+  const std::string& source = std::min_element(testimonies.begin(), testimonies.end(),
+                                               [&](const Testimony& a, const Testimony& b) {
+                                                 return silence(a) < silence(b);
+                                               })
+                                  ->source;
   finding.title =
       conclusions.empty()
           ? fmt::format(

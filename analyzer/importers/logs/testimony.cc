@@ -75,6 +75,11 @@ void add_dumps(const std::vector<std::string>& paths, std::vector<Testimony>& te
 void add_logs(std::string_view bytes, const std::string& path, std::vector<Testimony>& testimonies,
               std::vector<ReadError>& errors) {
   const size_t known = testimonies.size();
+  if (looks_like_ras(bytes)) {
+    if (Result<Testimony> status = read_ras(bytes, path)) {
+      testimonies.push_back(std::move(*status));
+    }
+  }
   if (Testimony watchdogs = read_watchdog_log(bytes, path); !watchdogs.witnesses.empty()) {
     testimonies.push_back(std::move(watchdogs));
   }
@@ -96,7 +101,8 @@ void add_testimony(const std::string& path, std::vector<Testimony>& testimonies,
     errors.push_back(file.error());
     return;
   }
-  if (!looks_like_ras(file->bytes())) {
+  const bool is_json = file->bytes().find("\"communicators\"") != std::string_view::npos;
+  if (!is_json || !looks_like_ras(file->bytes())) {
     add_logs(file->bytes(), path, testimonies, errors);
     return;
   }
@@ -125,7 +131,7 @@ bool may_testify(const std::string& path) {
   // A watchdog and torchrun speak last; the stacks of all ranks may come after them.
   constexpr size_t kEnd = 4 << 20;
   const std::string end = head.size() < kLook ? head : tail_of(path, kEnd);
-  return looks_like_watchdog_log(end) || looks_like_elastic_log(end);
+  return looks_like_ras(end) || looks_like_watchdog_log(end) || looks_like_elastic_log(end);
 }
 
 std::vector<Testimony> read_testimonies(std::span<const std::string> paths,
