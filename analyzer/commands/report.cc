@@ -240,7 +240,7 @@ void complete_ranks(const Run& run, ReportTable& table) {
 
 int report_recorded(const ReportArguments& arguments) {
   TraceSet set = read_traces(arguments.traces, {.events = false});
-  for (const ReadError& error : united_errors(set.errors)) {
+  for (const ReadError& error : told_errors(set)) {
     say(error);
   }
   if (set.processes.empty()) {
@@ -295,7 +295,7 @@ std::vector<Timeline> timelines_of(const std::vector<ProcessTrace>& processes,
 
 int report_ranges(const ReportArguments& arguments) {
   TraceSet set = read_traces(arguments.traces, {.events = true});
-  for (const ReadError& error : united_errors(set.errors)) {
+  for (const ReadError& error : told_errors(set)) {
     say(error);
   }
   if (set.processes.empty()) {
@@ -328,7 +328,7 @@ bool is_of_values(const std::string& by) {
 
 int report_values(const ReportArguments& arguments) {
   TraceSet set = read_traces(arguments.traces, {.events = false});
-  for (const ReadError& error : united_errors(set.errors)) {
+  for (const ReadError& error : told_errors(set)) {
     say(error);
   }
   if (set.processes.empty()) {
@@ -399,7 +399,7 @@ int report(const ReportArguments& arguments) {
     return report_recorded(arguments);
   }
   const TraceSet set = read_traces(arguments.traces, {.events = true});
-  for (const ReadError& error : united_errors(set.errors)) {
+  for (const ReadError& error : told_errors(set)) {
     say(error);
   }
   if (set.processes.empty()) {

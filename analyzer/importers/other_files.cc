@@ -1,5 +1,7 @@
 #include "analyzer/importers/other_files.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -76,14 +78,22 @@ void give_ranks(std::vector<ProcessTrace>& traces) {
 
 // Of many files of which none is of a kind that we know: once, and which kinds there are.
 void fold_unknown(std::vector<ReadError>& errors) {
+  // One that is damaged, or is read from elsewhere than its beginning, is known for what it is.
   const bool same = std::all_of(errors.begin(), errors.end(), [&](const ReadError& error) {
-    return error.message == kOfNoKnownKind;
+    return error.message == errors.front().message && error.offset == 0 && !error.truncated &&
+           !error.internal;
   });
   if (errors.size() < 2 || !same) {
     return;
   }
   ReadError one = errors.front();
   const size_t others = errors.size() - 1;
+  if (one.message != kOfNoKnownKind) {
+    one.message +=
+        fmt::format("; the same of {} other file{} there", others, others == 1 ? "" : "s");
+    errors = {std::move(one)};
+    return;
+  }
   const std::string kind = strange_file_text(one.file);
   one.message = (kind.empty() ? "" : kind + "; ") + "of no kind that traintrace reads, nor " +
                 (others == 1 ? std::string("is the other file")

@@ -143,7 +143,8 @@ void take_listing(const std::string& folder, Listing listing, Inputs& inputs, Tr
     any_of_others = std::any_of(others.begin(), others.end(), [](const OtherFile& file) {
       return may_be_other_tools(file.path);
     });
-    if (!any_of_others && inputs.supporting.empty() && listing.compressed.empty()) {
+    if (!any_of_others && inputs.supporting.empty() && inputs.telemetry.empty() &&
+        listing.compressed.empty()) {
       std::error_code ignored;
       set.errors.push_back(
           {folder, 0,

@@ -197,7 +197,7 @@ class Imports(unittest.TestCase):
 
         Evil.target = self.path("executed")
         whole = pickle.dumps(two_tensors().all(), protocol=4)
-        for name, content, says in (("evil", pickle.dumps({"segments": [Evil()]}), "expected plain data"), ("cut", whole[:-200], "cut off"),
+        for name, content, says in (("evil", pickle.dumps({"segments": [Evil()]}), "expected numbers, text, lists"), ("cut", whole[:-200], "cut off"),
                                     ("none", pickle.dumps({"segments": 3}), "expected a snapshot")):
             done = run("analyze", self.write(content, name))
             self.assertEqual((done.returncode, done.stdout), (2, ""), name)
