@@ -12,6 +12,7 @@
 #include "analyzer/commands/gpu_timelines.h"
 #include "analyzer/commands/numbers_of.h"
 #include "analyzer/commands/output_file.h"
+#include "analyzer/commands/profiled_run.h"
 #include "analyzer/detectors/memory/memory_finding.h"
 #include "analyzer/importers/kineto/kineto.h"
 #include "analyzer/importers/operations_csv.h"
@@ -157,6 +158,9 @@ int report_profiles(const std::vector<std::string>& files, const ReportArguments
     read_stage(file, trace.errors, [&] { trace = read_kineto(file); });
     for (const ReadError& error : trace.errors) {
       say(error);
+    }
+    if (trace.timeline.work.empty() && trace.errors.empty()) {
+      say(without_gpu_work(file));
     }
     if (trace.events != 0) {
       timelines.push_back(std::move(trace.timeline));

@@ -341,6 +341,20 @@ TEST_F(CommandLine, ALogAloneIsForAnalyze) {
   }
 }
 
+TEST_F(CommandLine, AProfileWithoutGpuWorkIsToldAsSuch) {
+  write("none.json", R"({"schemaVersion": 1, "traceEvents": []})");
+  write("cpu.json", R"({"schemaVersion": 1, "traceEvents": [
+    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 2}]})");
+  for (const char* command : {"analyze ", "report ", "report --by=call "}) {
+    EXPECT_EQ(traintrace(command + std::string("none.json")).err,
+              "traintrace: none.json: expected kernels or copies of a GPU: there are none\n");
+    EXPECT_NE(traintrace(command + std::string("cpu.json"))
+                  .err.find("cpu.json: a profile of the CPU alone: "),
+              std::string::npos)
+        << command;
+  }
+}
+
 // Its process was killed at once: nothing is lost, and the ranks that are there are judged as sure.
 TEST_F(CommandLine, ATraceThatIsNotBegunIsNoDamage) {
   const std::string why = "not begun: the process ended, or is, while its trace is set up";
