@@ -164,8 +164,10 @@ std::vector<Finding> findings_about(Run& run, const Given& given) {
 
 Result<Given> read_given(const std::vector<std::string>& arguments) {
   TraceSet traces = read_for_verdict(arguments);
-  if (traces.processes.empty() && traces.supporting.empty() && !traces.errors.empty()) {
-    const std::vector<ReadError> errors = united_errors(std::move(traces.errors));
+  const std::vector<ReadError> errors = traces.processes.empty() && traces.supporting.empty()
+                                            ? told_errors(traces)
+                                            : std::vector<ReadError>();
+  if (!errors.empty()) {
     for (size_t i = 0; i + 1 < errors.size(); ++i) {
       say(errors[i]);
     }
@@ -194,6 +196,12 @@ Result<Analysis> analyze_given(Given given, const AnalyzeOptions& options) {
 
 Result<JudgedRun> judge_files(const std::vector<std::string>& arguments, RunOptions options) {
   Result<Given> given = read_given(arguments);
+  if (given && given->is_hearsay) {
+    return ReadError{given->testimonies.front().file, 0,
+                     "a log or a status, which only `traintrace analyze` reads alone: expected "
+                     "traces, or Flight Recorder dumps",
+                     true};
+  }
   const Result<size_t> chosen = given ? chosen_run(given->inputs, options.run) : given.error();
   if (!chosen) {
     return chosen.error();

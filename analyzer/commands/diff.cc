@@ -36,8 +36,8 @@ struct DiffArguments {
 Result<Run> run_of(const std::string& path) {
   const std::vector<std::string> paths = {path};
   TraceSet set = read_traces(paths, {.events = false});
-  const bool nothing = set.processes.empty() && !set.errors.empty();
-  const std::vector<ReadError> errors = united_errors(set.errors);
+  const std::vector<ReadError> errors = told_errors(set);
+  const bool nothing = set.processes.empty() && !errors.empty();
   for (size_t i = nothing ? 1 : 0; i < errors.size(); ++i) {
     say(errors[i]);
   }

@@ -93,7 +93,7 @@ std::string missing_text(const std::vector<ProcessTrace>& traces, const std::vec
 int dump(const DumpArguments& arguments) {
   // First who there is, then one process after the other: all events at once may be gigabytes.
   TraceSet set = read_traces(arguments.traces, {.events = false});
-  for (const ReadError& error : united_errors(set.errors)) {
+  for (const ReadError& error : told_errors(set)) {
     say(error);
   }
   if (set.processes.empty()) {

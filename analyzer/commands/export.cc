@@ -190,10 +190,11 @@ int export_traces(const ExportArguments& arguments) {
   const bool memory = arguments.kind == "torch-snapshot" || arguments.kind == "heaptrack" ||
                       arguments.kind == "collapsed";
   TraceSet set = read_traces(arguments.traces, {.events = memory});
-  for (const ReadError& error : united_errors(set.errors)) {
+  const std::vector<ReadError> errors = told_errors(set);
+  for (const ReadError& error : errors) {
     say(error);
   }
-  if (set.processes.empty() && (memory || !set.errors.empty())) {
+  if (set.processes.empty() && (memory || !errors.empty())) {
     return 2;
   }
   if (memory) {

@@ -14,6 +14,7 @@
 #include "analyzer/importers/logs/testimony.h"
 #include "analyzer/importers/other_files.h"
 #include "analyzer/importers/whole_file.h"
+#include "analyzer/reader/files/united_errors.h"
 #include "analyzer/telemetry/gpu_history.h"
 #include "analyzer/text/dump_printer.h"
 
@@ -213,7 +214,7 @@ int import(const ImportArguments& arguments) {
     return import_ras(arguments);
   }
   const TraceSet set = read_traces(arguments.files, {.events = false});
-  for (const ReadError& error : set.errors) {
+  for (const ReadError& error : told_errors(set)) {
     say(error);
   }
   for (const ProcessTrace& trace : set.processes) {

@@ -5,6 +5,7 @@
 
 #include "analyzer/commands/profile_windows.h"
 #include "analyzer/importers/kineto/kineto.h"
+#include "analyzer/importers/strange_files.h"
 #include "analyzer/reader/files/opened_inputs.h"
 #include "analyzer/reader/files/read_stage.h"
 #include "analyzer/text/progress.h"
@@ -81,6 +82,14 @@ bool choose(std::vector<ProfileWindow>& windows, const std::string& name) {
 
 }  // namespace
 
+ReadError without_gpu_work(const std::string& file) {
+  ReadError none;
+  none.file = file;
+  const std::string kind = strange_profile_text(file);
+  none.message = kind.empty() ? "expected kernels or copies of a GPU: there are none" : kind;
+  return none;
+}
+
 Result<ProfiledRun> read_profiled_run(const std::vector<std::string>& files,
                                       const std::string& name) {
   std::vector<KinetoTrace> traces;
@@ -92,10 +101,7 @@ Result<ProfiledRun> read_profiled_run(const std::vector<std::string>& files,
     read_stage(file, trace.errors, [&] { trace = read_kineto(file); });
     if (trace.timeline.work.empty()) {
       if (trace.errors.empty() || !trace.errors.back().internal) {
-        ReadError none;
-        none.file = file;
-        none.message = "expected kernels or copies of a GPU: there are none";
-        trace.errors.push_back(std::move(none));
+        trace.errors.push_back(without_gpu_work(file));
       }
       std::move(trace.errors.begin(), trace.errors.end(), std::back_inserter(unreadable));
     } else {

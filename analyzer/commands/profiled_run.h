@@ -20,4 +20,7 @@ struct ProfiledRun {
 Result<ProfiledRun> read_profiled_run(const std::vector<std::string>& files,
                                       const std::string& name = "");
 
+// Of a profile in which there is none.
+ReadError without_gpu_work(const std::string& file);
+
 }  // namespace traintrace

@@ -12,6 +12,7 @@
 #include "analyzer/commands/gpu_timelines.h"
 #include "analyzer/commands/numbers_of.h"
 #include "analyzer/commands/output_file.h"
+#include "analyzer/commands/profiled_run.h"
 #include "analyzer/detectors/memory/memory_finding.h"
 #include "analyzer/importers/kineto/kineto.h"
 #include "analyzer/importers/operations_csv.h"
@@ -158,6 +159,9 @@ int report_profiles(const std::vector<std::string>& files, const ReportArguments
     for (const ReadError& error : trace.errors) {
       say(error);
     }
+    if (trace.timeline.work.empty() && trace.errors.empty()) {
+      say(without_gpu_work(file));
+    }
     if (trace.events != 0) {
       timelines.push_back(std::move(trace.timeline));
     }
@@ -240,7 +244,7 @@ void complete_ranks(const Run& run, ReportTable& table) {
 
 int report_recorded(const ReportArguments& arguments) {
   TraceSet set = read_traces(arguments.traces, {.events = false});
-  for (const ReadError& error : united_errors(set.errors)) {
+  for (const ReadError& error : told_errors(set)) {
     say(error);
   }
   if (set.processes.empty()) {
@@ -295,7 +299,7 @@ std::vector<Timeline> timelines_of(const std::vector<ProcessTrace>& processes,
 
 int report_ranges(const ReportArguments& arguments) {
   TraceSet set = read_traces(arguments.traces, {.events = true});
-  for (const ReadError& error : united_errors(set.errors)) {
+  for (const ReadError& error : told_errors(set)) {
     say(error);
   }
   if (set.processes.empty()) {
@@ -328,7 +332,7 @@ bool is_of_values(const std::string& by) {
 
 int report_values(const ReportArguments& arguments) {
   TraceSet set = read_traces(arguments.traces, {.events = false});
-  for (const ReadError& error : united_errors(set.errors)) {
+  for (const ReadError& error : told_errors(set)) {
     say(error);
   }
   if (set.processes.empty()) {
@@ -399,7 +403,7 @@ int report(const ReportArguments& arguments) {
     return report_recorded(arguments);
   }
   const TraceSet set = read_traces(arguments.traces, {.events = true});
-  for (const ReadError& error : united_errors(set.errors)) {
+  for (const ReadError& error : told_errors(set)) {
     say(error);
   }
   if (set.processes.empty()) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -91,13 +92,19 @@ void add_lines(const Testimony& testimony, const Sayings& sayings, const Ranks& 
                           lines.begin() + static_cast<std::ptrdiff_t>(kept));
 }
 
+// Of a rank that is said to be no certain process.
+bool is_rank_alone(const Witness& witness) {
+  return witness.rank && witness.pid == 0 && witness.host.empty();
+}
+
 std::vector<const Witness*> of_process(std::span<const Testimony> testimonies,
                                        const ProcessTrace& trace) {
   std::vector<const Witness*> own;
   for (const Testimony& testimony : testimonies) {
     for (const Witness& witness : testimony.witnesses) {
-      if (witness.pid == trace.pid && witness.host == trace.host &&
-          (!witness.rank || witness.rank == launched_rank(trace))) {
+      const bool is_same = witness.pid == trace.pid && witness.host == trace.host;
+      if (witness.rank ? witness.rank == launched_rank(trace) && (is_same || is_rank_alone(witness))
+                       : is_same) {
         own.push_back(&witness);
       }
     }
@@ -169,8 +176,17 @@ std::vector<ProcessTrace> processes_of(std::span<const Testimony> testimonies) {
       rank = witness.size == world && witness.local_rank < world ? witness.local_rank : rank;
     }
   }
+  std::set<int> of_processes;
+  for (const auto& [process, rank] : ranks) {
+    if (std::get<1>(process) != 0 && rank >= 0) {
+      of_processes.insert(rank);
+    }
+  }
   std::vector<ProcessTrace> processes;
   for (const auto& [process, rank] : ranks) {
+    if (std::get<1>(process) == 0 && of_processes.contains(rank)) {
+      continue;  // the same rank, as another file or line says it
+    }
     ProcessTrace& trace = processes.emplace_back();
     trace.host = std::get<0>(process);
     trace.pid = std::get<1>(process);
@@ -226,14 +242,21 @@ Finding supported_finding(const Run& run, std::span<const Testimony> testimonies
     conclusions.insert(conclusions.end(), testimony.conclusions.begin(),
                        testimony.conclusions.end());
   }
-  const std::string& source = testimonies.front().source;
+  const auto silence = [](const Testimony& testimony) {
+    return std::pair(testimony.conclusions.empty(), testimony.witnesses.empty());
+  };
+  const std::string& source = std::min_element(testimonies.begin(), testimonies.end(),
+                                               [&](const Testimony& a, const Testimony& b) {
+                                                 return silence(a) < silence(b);
+                                               })
+                                  ->source;
   finding.title =
       conclusions.empty()
           ? fmt::format(
                 "there is no trace of this job, only what {} says: launched is not finished, and "
                 "who waits for whom cannot be said",
                 source)
-          : fmt::format("{}, says {}; there is no trace of this job, and why cannot be said",
+          : fmt::format("{}, says {}; there is no trace of this job that says more",
                         conclusions.front(), source);
   finding.evidence.insert(finding.evidence.begin(),
                           conclusions.begin() + (conclusions.empty() ? 0 : 1), conclusions.end());

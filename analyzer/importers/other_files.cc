@@ -1,5 +1,7 @@
 #include "analyzer/importers/other_files.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -11,6 +13,7 @@
 #include "analyzer/importers/memory/rmm_csv.h"
 #include "analyzer/importers/memory/torch_snapshot.h"
 #include "analyzer/importers/pickle.h"
+#include "analyzer/importers/strange_files.h"
 #include "analyzer/reader/files/input_file.h"
 #include "analyzer/reader/files/read_stage.h"
 
@@ -18,10 +21,11 @@ namespace traintrace {
 
 namespace {
 
-constexpr size_t kShortLook = 64;
+constexpr size_t kShortLook = 256;
 
 bool is_of_other_tools(std::string_view head) {
-  return looks_like_pickle(head) || looks_like_json(head) || looks_like_rmm_csv(head);
+  return looks_like_pickle(head) || looks_like_json(head) || looks_like_rmm_csv(head) ||
+         looks_like_torch_snapshot(head);
 }
 
 }  // namespace
@@ -84,7 +88,14 @@ void fold_unknown(std::vector<ReadError>& errors) {
   }
   ReadError one = errors.front();
   const size_t others = errors.size() - 1;
-  one.message = "of no kind that traintrace reads, nor " +
+  if (one.message != kOfNoKnownKind) {
+    one.message +=
+        fmt::format("; the same of {} other file{} there", others, others == 1 ? "" : "s");
+    errors = {std::move(one)};
+    return;
+  }
+  const std::string kind = strange_file_text(one.file);
+  one.message = (kind.empty() ? "" : kind + "; ") + "of no kind that traintrace reads, nor " +
                 (others == 1 ? std::string("is the other file")
                              : "are the other " + std::to_string(others) + " files") +
                 " there. It reads traces (*.trace, *.ttz), text of `traintrace dump`, "
@@ -137,6 +148,12 @@ TraceSet read_other_files(const std::vector<OtherFile>& files) {
                           memory.errors.empty() && read.unplaced.empty() && named.empty();
   if (none_known) {
     fold_unknown(set.errors);
+  }
+  for (ReadError& error : set.errors) {
+    if (const std::string kind = strange_file_text(error.file);
+        error.message == kOfNoKnownKind && !kind.empty()) {
+      error.message = kind;
+    }
   }
   std::move(read.unplaced.begin(), read.unplaced.end(), std::back_inserter(set.errors));
   give_ranks(memory.processes);

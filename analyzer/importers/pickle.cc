@@ -303,7 +303,9 @@ class PickleReader {
       case kSetItems:
         return extend_marked(Value::Kind::kDict);
       default:
-        return fail("expected plain data: what makes objects is not read");
+        return fail(
+            "expected numbers, text, lists and dictionaries, as PyTorch's dumps and snapshots "
+            "are: what makes objects (a model, an array) is not read");
     }
   }
 

@@ -14,6 +14,7 @@
 
 #include "analyzer/importers/logs/testimony.h"
 #include "analyzer/importers/other_files.h"
+#include "analyzer/importers/strange_files.h"
 #include "analyzer/reader/files/brought.h"
 #include "analyzer/reader/files/file_bytes.h"
 #include "analyzer/reader/files/input_file.h"
@@ -122,6 +123,14 @@ std::error_code list_folder(const fs::path& folder, Inputs& inputs, Listing& lis
   return problem;
 }
 
+std::vector<std::string> paths_of(const std::vector<OtherFile>& files) {
+  std::vector<std::string> paths;
+  for (const OtherFile& file : files) {
+    paths.push_back(file.path);
+  }
+  return paths;
+}
+
 void take_listing(const std::string& folder, Listing listing, Inputs& inputs, TraceSet& set) {
   std::transform(listing.compressed.begin(), listing.compressed.end(),
                  std::back_inserter(set.errors), must_be_unpacked);
@@ -134,11 +143,16 @@ void take_listing(const std::string& folder, Listing listing, Inputs& inputs, Tr
     any_of_others = std::any_of(others.begin(), others.end(), [](const OtherFile& file) {
       return may_be_other_tools(file.path);
     });
-    if (!any_of_others && inputs.supporting.empty() && listing.compressed.empty()) {
-      set.errors.push_back({folder, 0,
-                            "expected files *.trace or *.ttz in this folder, text of `traintrace "
-                            "dump`, or dumps of another tool",
-                            true});
+    if (!any_of_others && inputs.supporting.empty() && inputs.telemetry.empty() &&
+        listing.compressed.empty()) {
+      std::error_code ignored;
+      set.errors.push_back(
+          {folder, 0,
+           fmt::format("expected files *.trace or *.ttz in this {}, text of `traintrace dump`, or "
+                       "dumps of another tool{}",
+                       fs::is_directory(folder, ignored) ? "folder" : "archive",
+                       found_instead_text(folder, paths_of(others))),
+           true});
     }
   }
   std::move(listing.traces.begin(), listing.traces.end(), std::back_inserter(inputs.traces));
@@ -191,6 +205,26 @@ uint64_t first_line(std::string_view text) {
   return number;
 }
 
+// Damage of a trace is told as such.
+std::string kind_unless_ours(const std::string& path) {
+  constexpr std::string_view kMagic(format::kMagic, sizeof format::kMagic);
+  return head_of(path, kMagic.size()) == kMagic ? std::string() : strange_file_text(path);
+}
+
+ReadError of_no_known_kind(const std::string& path, const std::string& text) {
+  const std::string kind = strange_file_text(path);
+  if (!kind.empty()) {
+    return {path, 0, kind, true};
+  }
+  const bool is_log = text.find('\0') == text.npos;
+  return {path, 0,
+          fmt::format("neither a trace nor the text of `traintrace dump`{}",
+                      is_log ? "; of other text it reads lines of NCCL (NCCL_DEBUG, RAS), of "
+                               "PyTorch's watchdogs and of torchrun, and there is none"
+                             : ""),
+          true};
+}
+
 void add_text(const std::string& path, TraceSet& set) {
   const std::optional<std::string> text = text_of_file(path, kMostSmallFileBytes);
   if (!text || text->size() == kMostSmallFileBytes) {
@@ -198,16 +232,18 @@ void add_text(const std::string& path, TraceSet& set) {
     return;
   }
   Result<DumpText> dump = parse_dump(*text, path);
+  if (!dump && dump.error().offset == first_line(*text)) {  // not a word of it is ours
+    set.errors.push_back(of_no_known_kind(path, *text));
+    return;
+  }
   if (!dump) {
     set.errors.push_back(dump.error());
-    if (dump.error().offset == first_line(*text)) {  // not a word of it is ours
-      set.errors.back().message =
-          "neither a trace nor the text of `traintrace dump`: " + set.errors.back().message;
-    }
     return;
   }
   if (dump->processes.empty()) {
-    set.errors.push_back({path, 0, "expected at least one process: there is none", true, false});
+    const std::string kind = strange_file_text(path);
+    set.errors.push_back(
+        {path, 0, kind.empty() ? "expected at least one process: there is none" : kind, true});
   }
   std::move(dump->processes.begin(), dump->processes.end(), std::back_inserter(set.processes));
 }
@@ -287,6 +323,9 @@ void add_native(const std::string& path, const ReadOptions& options, const Input
     const std::optional<ReadError> not_here =
         trace.error().elsewhere ? std::nullopt : gone_from_here(path);
     set.errors.push_back(not_here ? *not_here : trace.error());
+    if (const std::string kind = kind_unless_ours(path); !not_here && !kind.empty()) {
+      set.errors.back().message = kind;
+    }
     return;
   }
   if (!known.has(*trace)) {

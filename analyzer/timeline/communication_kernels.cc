@@ -14,9 +14,10 @@ namespace traintrace {
 namespace {
 
 // As demangled; "void " and namespaces may come before.
-constexpr std::array<std::string_view, 26> kParts = {
+constexpr std::array<std::string_view, 27> kParts = {
     "mscclpp",                      // MSCCL++
     "mscclKernel",                  //
+    "oneccl_",                      // oneCCL, on Intel's GPUs
     "nvshmem",                      // NVSHMEM
     "deep_ep::",                    // DeepEP: dispatch and combine
     "internode::dispatch",          //

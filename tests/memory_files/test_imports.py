@@ -121,6 +121,19 @@ class Imports(unittest.TestCase):
         path = self.write({"segments": made.segments})
         self.assertEqual([(row["live_bytes"], row["stack"][0]) for row in self.rows(path)], [(3 * MIB + 1024, "forward at /job/train.py:12")])
 
+    def test_other_containers(self):
+        """As JSON, with the keys in another order, and the list alone that torch.cuda.memory_snapshot() gives."""
+        made = two_tensors().all()
+        turned = {key: made[key] for key in reversed(list(made))}
+        expected = self.rows(self.write(made))
+        for whole in (self.write(json.dumps(made).encode(), "snapshot.json"), self.write(turned), self.write(json.dumps(turned).encode(), "turned.json")):
+            self.assertEqual(self.rows(whole), expected)
+        held = [(row["live_bytes"], row["stack"]) for row in expected if row["live_bytes"]]
+        for alone in (self.write(made["segments"]), self.write(json.dumps(made["segments"]).encode(), "segments.json")):
+            self.assertEqual([(row["live_bytes"], row["stack"]) for row in self.rows(alone) if row["live_bytes"]], held)
+        for other in (b'[{"address": 1, "total_size": 2', b'[{"total_size": 1, "address": 5}, 7]', b'{"segments": 7}', b'[["address", "total_size"]]'):
+            self.assertIn(run("analyze", self.write(other, "other.json")).returncode, (0, 2), other)
+
     def test_round_trip(self):
         """What is exported of it has the same segments and blocks, and so has what is imported from that."""
         path = self.write(two_tensors().all())
@@ -184,7 +197,7 @@ class Imports(unittest.TestCase):
 
         Evil.target = self.path("executed")
         whole = pickle.dumps(two_tensors().all(), protocol=4)
-        for name, content, says in (("evil", pickle.dumps({"segments": [Evil()]}), "expected plain data"), ("cut", whole[:-200], "cut off"),
+        for name, content, says in (("evil", pickle.dumps({"segments": [Evil()]}), "expected numbers, text, lists"), ("cut", whole[:-200], "cut off"),
                                     ("none", pickle.dumps({"segments": 3}), "expected a snapshot")):
             done = run("analyze", self.write(content, name))
             self.assertEqual((done.returncode, done.stdout), (2, ""), name)

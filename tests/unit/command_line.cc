@@ -321,6 +321,40 @@ TEST_F(CommandLine, OneBadFileDoesNotHideTheOthers) {
   EXPECT_NE(said.out.find("process node-a:4242"), std::string::npos);
 }
 
+// What is evidence beside traces is nothing to show alone; a silent failure would be none to act
+// on.
+TEST_F(CommandLine, ALogAloneIsForAnalyze) {
+  write("job.log", "h:4001:5001 [1] NCCL WARN NET/IB : got completion with error 12\n");
+  EXPECT_EQ(traintrace("analyze job.log").status, 0);
+  for (const char* command :
+       {"report job.log", "report --by=call job.log", "report --by=range job.log", "dump job.log",
+        "export csv job.log --output=out", "export perfetto job.log --output=out",
+        "export kineto job.log --output=out", "export torch-snapshot job.log --output=out",
+        "import flight-recorder job.log --out=out", "diff job.log job.log"}) {
+    const Said said = traintrace(command);
+    EXPECT_EQ(said.status, 2) << command;
+    EXPECT_TRUE(
+        said.err.starts_with("traintrace: job.log: a log or a status, which only "
+                             "`traintrace analyze` reads alone"))
+        << command << ": " << said.err;
+    EXPECT_FALSE(fs::exists(folder_ + "/out")) << command;
+  }
+}
+
+TEST_F(CommandLine, AProfileWithoutGpuWorkIsToldAsSuch) {
+  write("none.json", R"({"schemaVersion": 1, "traceEvents": []})");
+  write("cpu.json", R"({"schemaVersion": 1, "traceEvents": [
+    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 2}]})");
+  for (const char* command : {"analyze ", "report ", "report --by=call "}) {
+    EXPECT_EQ(traintrace(command + std::string("none.json")).err,
+              "traintrace: none.json: expected kernels or copies of a GPU: there are none\n");
+    EXPECT_NE(traintrace(command + std::string("cpu.json"))
+                  .err.find("cpu.json: a profile of the CPU alone: "),
+              std::string::npos)
+        << command;
+  }
+}
+
 // Its process was killed at once: nothing is lost, and the ranks that are there are judged as sure.
 TEST_F(CommandLine, ATraceThatIsNotBegunIsNoDamage) {
   const std::string why = "not begun: the process ended, or is, while its trace is set up";

@@ -103,10 +103,36 @@ TEST(ImportGpuLogs, XidsOfTheKernel) {
             "device 1 pci=0000:1b:00.0\nxid 1 1795669801000000000 31\n");
 }
 
+// As rsyslog writes them since Ubuntu 22, with the seconds since the boot, and as dmesg -T does.
+TEST(ImportGpuLogs, XidsOfKernLogAndOfDmesgWithNamesOfDays) {
+  const std::string found =
+      "traintrace-telemetry 1\nfact source kernel-log\nfact host node7\n"
+      "device 0 pci=0000:1b:00.0\nxid 0 1712111951";
+  EXPECT_EQ(kernel("2024-04-03T02:39:11.123456+00:00 node7 kernel: [ 1843.308145] NVRM: Xid "
+                   "(PCI:0000:1b:00): 31, pid=1234, name=python, Ch 00000008\n"),
+            found + "123456000 31\n");
+  setenv("TZ", "UTC0", 1);
+  tzset();
+  EXPECT_EQ(kernel("[Wed Apr  3 02:39:11 2024] NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', "
+                   "name=<unknown>, GPU has fallen off the bus.\n",
+                   "node7"),
+            found + "000000000 79\n");
+  EXPECT_EQ(kernel("kern  :warn  : [Thu Dec 11 02:39:11 2025] NVRM: Xid (PCI:0000:1b:00): 79, x\n",
+                   "node7")
+                .substr(0, 20),
+            found.substr(0, 20));
+  for (const char* time :
+       {"[", "[Wed", "[Wed Apx  3 02:39:11 2024]", "[Wed Apr  3 02:39:11 2024", "[Wed Apr 3",
+        "[Wed Apr  3 02:39:11 1924]", "[Wed Apr  3 02:39:11 9924]"}) {
+    EXPECT_EQ(kernel(std::string(time) + " NVRM: Xid (PCI:0000:1b:00): 79, x\n", "node7")[0], '1')
+        << time;
+  }
+}
+
 TEST(ImportGpuLogs, KernelLogsThatAreDamagedAreRefusedByLine) {
   const std::string time =
-      ": expected a time such as 2026-11-26T05:10:00+00:00: dmesg --time-format=iso, journalctl "
-      "-k -o short-iso";
+      ": expected a time such as 2026-11-26T05:10:00+00:00: dmesg --time-format=iso or -T, "
+      "journalctl -k -o short-iso";
   EXPECT_EQ(kernel("\n[ 12.5] NVRM: Xid (PCI:0000:9b:00): 79, x\n", "a"), "2" + time);
   EXPECT_EQ(kernel("2026-11-26T05:10:00 NVRM: Xid (PCI:0000:9b:00): 79, x\n", "a"), "1" + time);
   EXPECT_EQ(kernel("4096-11-26T05:10:00Z NVRM: Xid (PCI:0000:9b:00): 79, x\n", "a"), "1" + time);

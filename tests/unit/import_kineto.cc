@@ -152,6 +152,68 @@ TEST_F(ImportKineto, SaysWhereItGoesWrong) {
   }
 }
 
+// PyTorch before 1.8.1 wrote bytes into names that no JSON has, and until 2.1 paths of Windows and
+// quotes as they are; "inf" was a bandwidth.
+TEST_F(ImportKineto, OneEventThatIsNoJsonCostsNoOther) {
+  const std::string kernel = kKernel;
+  const auto named = [](const std::string& name) {
+    return R"({"ph": "X", "cat": "Kernel", "name": ")" + name +
+           R"(", "pid": 0, "tid": "stream 7", "ts": 20, "dur": 2, "args": {"device": 0, "x": inf}})";
+  };
+  const std::string before = R"({"schemaVersion": 1, "traceEvents": [)";
+  for (const char* name : {"a\x01\xff"
+                           "b",
+                           "a\nb", "torch\\cuda\\__init__.py(219): x"}) {
+    const KinetoTrace trace =
+        read_kineto(file(before + kernel + ", " + named(name) + ", " + kernel + "]}"));
+    EXPECT_TRUE(trace.errors.empty()) << name;
+    EXPECT_EQ(trace.timeline.work.size(), 3U) << name;
+  }
+  const std::string bad = named("a \"b\" c");
+  const KinetoTrace trace =
+      read_kineto(file(before + kernel + ", " + bad + ", " + kernel + ", " + bad + "]}"));
+  EXPECT_EQ(trace.timeline.work.size(), 2U);
+  ASSERT_EQ(trace.errors.size(), 1U);
+  EXPECT_GE(trace.errors[0].offset, before.size() + kernel.size() + 2);
+  EXPECT_LT(trace.errors[0].offset, before.size() + kernel.size() + 2 + bad.size());
+  EXPECT_TRUE(trace.errors[0].message.ends_with("; left out for that: 2 of 4 events"))
+      << trace.errors[0].message;
+}
+
+// As Intel's XPUs (PyTorch 2.10), ROCm and backends of others write them.
+TEST_F(ImportKineto, LaunchesOfOtherHardware) {
+  struct Case {
+    const char* category;
+    const char* launch;
+    const char* waits;
+    const char* kernel;
+  };
+  for (const Case& hardware :
+       {Case{"xpu_runtime", "urEnqueueKernelLaunch", "urQueueFinish",
+             "oneccl_reduce_base<float, 2, 16, 1, 1, 2>"},
+        Case{"hip_runtime", "hipLaunchKernel", "hipDeviceSynchronize",
+             "ncclDevKernel_Generic(ncclDevComm*)"},
+        Case{"privateuse1_runtime", "Launch", "cudaDeviceSynchronize", "nccl"}}) {
+    const auto call = [&](const char* name, int correlation) {
+      return std::string(R"({"ph": "X", "cat": ")") + hardware.category + R"(", "name": ")" + name +
+             R"(", "pid": 9, "tid": 9, "ts": 1, "dur": 1, "args": {"correlation": )" +
+             std::to_string(correlation) + "}}, ";
+    };
+    const KinetoTrace trace = read_kineto(
+        file(R"({"traceEvents": [)" + call(hardware.launch, 5) + call(hardware.waits, 6) +
+             R"({"ph": "X", "cat": "kernel", "name": ")" + hardware.kernel +
+             R"(", "pid": 0, "tid": 3, "ts": 2, "dur": 1, "args": {"device": 0, "correlation": 5,)"
+             R"( "sycl queue": 64, "l0 queue": "0x000055d08b8fc138"}}]})"));
+    EXPECT_TRUE(trace.errors.empty());
+    ASSERT_EQ(trace.timeline.work.size(), 1U);
+    EXPECT_EQ(trace.timeline.work[0].stream, 3);
+    EXPECT_EQ(trace.timeline.work[0].kind, WorkKind::kCommunication) << hardware.kernel;
+    ASSERT_EQ(trace.timeline.calls.size(), 2U) << hardware.category;
+    EXPECT_EQ(trace.timeline.calls[0].correlation, 5U);
+    EXPECT_EQ(trace.timeline.calls[1].kind, HostCallKind::kBlocking) << hardware.waits;
+  }
+}
+
 // A hole in a file may be a terabyte; it ends where it begins.
 TEST_F(ImportKineto, ANulByteIsNoJson) {
   const std::string before = R"({"schemaVersion": 1, "traceEvents": [)";

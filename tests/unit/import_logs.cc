@@ -148,6 +148,105 @@ TEST(NcclLog, AnAddressThatIsUsedAgainBeginsAnew) {
   EXPECT_EQ(log->witnesses[1].says, "no operation logged");
 }
 
+// One rank's line about one collective; as NCCL 2.7 to 2.29 and RCCL write it.
+std::string called(int rank, const std::string& function, int operation, int count,
+                   const std::string& rest = "") {
+  return fmt::format(
+      "h:{}:{} [{}] NCCL INFO {}: opCount {:x} sendbuff 0x7f5d recvbuff 0x7f5d count {} datatype 7 "
+      "op 0 root 0 comm 0x55{} [nranks=3] stream 0x7{}\n",
+      4000 + rank, 4100 + rank, rank, function, operation, count, rank, rest);
+}
+
+// Three ranks that have called `same` collectives alike.
+std::string alike(int same, const std::string& hash) {
+  std::string log;
+  for (int rank = 0; rank < 3; ++rank) {
+    log += fmt::format(
+        "h:{}:{} [{}] NCCL INFO comm 0x55{} rank {} nranks 3 cudaDev {} busId 1000{} - Init "
+        "COMPLETE\n",
+        4000 + rank, 4100 + rank, rank, rank, rank, rank, hash.empty() ? "" : " commId " + hash);
+  }
+  for (int operation = 0; operation < same; ++operation) {
+    for (int rank = 0; rank < 3; ++rank) {
+      log += called(rank, "AllReduce", operation, 64 + operation);
+    }
+  }
+  return log;
+}
+
+std::vector<std::string> nccl_concluded(const std::string& log) {
+  const Result<Testimony> read = read_nccl_log(log, "log");
+  return read ? read->conclusions : std::vector<std::string>{read.error().message};
+}
+
+// The shape of a hang that rccl issue 429 tells of.
+TEST(NcclLog, TheFirstCollectiveThatIsNotTheSame) {
+  const std::string text =
+      "as operation c on the communicator of 3 ranks rank 2 called AllGather of 5 elements "
+      "(datatype 7, op 0, root 0), ranks 0,1 called AllReduce of 6 elements (datatype 7, op 0, "
+      "root 0)";
+  for (const char* hash : {"", "0x5a13"}) {
+    const std::string log = alike(12, hash) + called(0, "AllReduce", 12, 6) +
+                            called(2, "AllGather", 12, 5, " task 0 globalrank 2") +
+                            called(2, "AllReduce", 13, 6) + called(1, "AllReduce", 12, 6);
+    EXPECT_EQ(nccl_concluded(log), std::vector<std::string>{text}) << hash;
+  }
+  EXPECT_EQ(nccl_concluded(alike(0, "0x5") + called(0, "AllReduce", 0, 6) +
+                           called(1, "AllReduce", 0, 7) + called(2, "AllReduce", 0, 6))
+                .size(),
+            1U);
+}
+
+// NCCL 2.27 and later call each operation 0 where all ranks are on one host (nccl issue 2021).
+TEST(NcclLog, WhereNothingIsNumberedTheOrderCounts) {
+  std::string log = alike(0, "0x5a13");
+  for (int i = 0; i < 4; ++i) {
+    for (int rank = 0; rank < 3; ++rank) {
+      log += called(rank, "AllReduce", 0, 64 + i);
+    }
+  }
+  const std::string other =
+      called(0, "AllReduce", 0, 6) + called(2, "AllGather", 0, 5) + called(1, "AllReduce", 0, 6);
+  EXPECT_EQ(nccl_concluded(log + other),
+            std::vector<std::string>{
+                "as collective number 5 on the communicator of 3 ranks rank 2 called AllGather of "
+                "5 elements (datatype 7, op 0, root 0), ranks 0,1 called AllReduce of 6 elements "
+                "(datatype 7, op 0, root 0)"});
+  EXPECT_TRUE(nccl_concluded(log + called(0, "AllReduce", 0, 6)).empty());
+  // A torn line may be one that is missing.
+  const std::string torn = called(1, "AllReduce", 0, 7);
+  EXPECT_TRUE(nccl_concluded(log + torn.substr(0, 60) + other).empty());
+  EXPECT_TRUE(nccl_concluded(log + torn.substr(0, torn.find(" datatype")) + "\n" + other).empty());
+}
+
+TEST(NcclLog, WhatCannotBeComparedIsNot) {
+  const std::string same = alike(12, "0x5a13");
+  const std::string other =
+      called(0, "AllReduce", 12, 6) + called(1, "AllReduce", 12, 6) + called(2, "AllGather", 12, 5);
+  ASSERT_EQ(nccl_concluded(same + other).size(), 1U);
+  const std::string torn = called(1, "AllReduce", 12, 6);
+  for (const std::string& log : {
+           same,
+           same + called(0, "AllReduce", 12, 6),                             // ahead
+           same + called(1, "Send", 12, 6) + other,                          // counted apart
+           same + called(0, "AllReduce", 12, 9) + other,                     // a group of two
+           same + called(0, "AllReduce", 3, 9) + other,                      // begun anew
+           alike(0, "0x5a13") + called(0, "AllReduce", 7, 6) +               // none the same before
+               called(1, "AllReduce", 7, 6) + called(2, "AllGather", 7, 5),  //
+           same + called(0, "AllReduce", 12, 6) + called(2, "AllReduce", 12, 6) +
+               torn.substr(0, torn.find(" datatype")) + "\n",
+           same + called(0, "AllReduce", 12, 66) + called(2, "AllReduce", 12, 66) +
+               torn.substr(0, torn.find(" datatype")) + called(1, "AllReduce", 13, 6),
+           // Of another communicator of the size, too, and which is which is not said.
+           alike(12, "") + other +
+               "h:4009:4109 [0] NCCL INFO comm 0x559 rank 0 nranks 3 cudaDev 0 - Init COMPLETE\n",
+           alike(12, "") + other +
+               "h:4009:4109 [0] NCCL INFO comm 0x559 rank 0 nranks 8 cudaDev 0 - Init COMPLETE\n",
+       }) {
+    EXPECT_TRUE(nccl_concluded(log).empty()) << log << nccl_concluded(log)[0];
+  }
+}
+
 // As PyTorch 2.4 to 2.10 write it, rank 2 did not come.
 constexpr char kWatchdogs[] = R"(Epoch 9/10: 300it [07:24,  1.48s/it, loss=2.29]
 [rank0]:[E709 17:05:38.162555850 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=20585, OpType=ALLREDUCE, NumelIn=1259621, NumelOut=1259621, Timeout(ms)=600000) ran for 600000 milliseconds before timing out.

@@ -147,6 +147,19 @@ TEST(RasText, WhoDiffersAndFromWhat) {
   }
 }
 
+// As it is pasted into reports: below and above other lines of the job (nccl issues 1730, 1762).
+TEST(RasText, AmongOtherLinesOfTheJob) {
+  const std::string text = "[W ProcessGroupNCCL.cpp:981] x\nNCCL version 2.27.5+cuda12.9\n" +
+                           std::string(kText) + "[rank0]: step 7\n";
+  ASSERT_TRUE(looks_like_ras(text));
+  const Result<Testimony> status = read_ras(text, "job.log");
+  ASSERT_TRUE(status);
+  EXPECT_EQ(status->witnesses.size(), read_ras(kText, "ras.txt")->witnesses.size());
+  EXPECT_FALSE(
+      looks_like_ras("NCCL version 2.27.5+cuda12.9\n" + std::string(600, 'x') + "\nJob summary\n"));
+  EXPECT_FALSE(looks_like_ras("my NCCL version 2\nJob summary\n"));
+}
+
 TEST(RasText, AloneItNamesProcessesWhereNoRankIsSaid) {
   const Result<Testimony> status = read_ras(kText, "ras.txt");
   ASSERT_TRUE(status);

@@ -471,6 +471,13 @@ bool is_flight_dump(const Value& root) {
 }
 
 Result<FlightDump> flight_dump(const Value& root, const std::string& file) {
+  if (root.kind() == Value::Kind::kList && !root.list().empty() &&
+      root.list()[0].find("profiling_name") != nullptr) {
+    return ReadError{file, 0,
+                     "expected a version: this dump, a list of entries alone, is of PyTorch 2.2 or "
+                     "earlier, and those of 2.3 and later are read",
+                     true, false};
+  }
   if (!is_flight_dump(root)) {
     return ReadError{file, 0, kOfNoKnownKind, true, false};
   }

@@ -175,4 +175,26 @@ std::optional<std::string_view> EventArray::next() {
   return std::nullopt;
 }
 
+std::vector<EventBounds> events_in(std::string_view piece) {
+  std::vector<EventBounds> events;
+  size_t begin = 0;
+  int depth = 0;
+  bool in_string = false;
+  for (size_t at = 0; at < piece.size(); ++at) {
+    const char c = piece[at];
+    if (in_string) {
+      at += c == '\\' ? 1 : 0;
+      in_string = c != '"';
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      begin = depth == 1 ? at : begin;
+      ++depth;
+    } else if ((c == '}' || c == ']') && --depth == 1) {
+      events.push_back({begin, at + 1 - begin});
+    }
+  }
+  return events;
+}
+
 }  // namespace traintrace

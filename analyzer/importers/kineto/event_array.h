@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "analyzer/importers/text_file.h"
 
@@ -65,5 +66,12 @@ class EventArray {
   std::optional<ReadError> error_;
   std::optional<ReadError> read_error_;  // behind what is still to be looked at
 };
+
+// Where the events of a piece stand in it, also where these are no JSON.
+struct EventBounds {
+  size_t begin = 0;
+  size_t bytes = 0;
+};
+std::vector<EventBounds> events_in(std::string_view piece);
 
 }  // namespace traintrace

@@ -10,7 +10,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "analyzer/importers/json_value.h"
 #include "analyzer/importers/kineto/decimal_ns.h"
 #include "analyzer/importers/kineto/enclosing.h"
 #include "analyzer/importers/kineto/event_array.h"
@@ -18,7 +17,6 @@
 #include "analyzer/importers/kineto/kineto_products.h"
 #include "analyzer/importers/kineto/kineto_rest.h"
 #include "analyzer/importers/kineto/kineto_waits.h"
-#include "analyzer/reader/files/input_file.h"
 #include "analyzer/timeline/collectives/noted_messages.h"
 #include "analyzer/timeline/communication_kernels.h"
 #include "analyzer/timeline/exposed_copies.h"
@@ -42,19 +40,9 @@ class Import {
   explicit Import(KinetoTrace& trace) : trace_(trace) {}
 
   void add_piece(std::string_view piece, uint64_t offset) {
-    json::document document;
-    const simdjson::padded_string_view text(piece.data(), piece.size(),
-                                            piece.size() + EventArray::kPadding);
-    if (const auto error = parser_.iterate(text).get(document); error != simdjson::SUCCESS) {
-      return expected_json(offset, error);
-    }
-    try {
-      add_events(document.get_array());
-    } catch (const simdjson::simdjson_error& error) {
-      const char* at = nullptr;
-      const bool known = document.current_location().get(at) == simdjson::SUCCESS;
-      const auto within = known ? static_cast<uint64_t>(at - piece.data()) : 0;
-      expected_json(offset + within, error.error());
+    taken_ = 0;
+    if (parse(piece)) {  // something in it is no JSON: each event alone
+      add_one_by_one(piece, offset);
     }
   }
 
@@ -69,13 +57,18 @@ class Import {
   }
 
  private:
-  void expected_json(uint64_t offset, simdjson::error_code error) {
-    complain(offset, std::string("expected JSON: ") + simdjson::error_message(error));
-  }
+  struct Failure {
+    size_t at = 0;  // where in the text
+    simdjson::error_code error = simdjson::SUCCESS;
+  };
+  std::optional<Failure> parse(std::string_view events);
+  void add_one_by_one(std::string_view piece, uint64_t offset);
+  void add_alone(std::string_view piece, EventBounds event, uint64_t offset);
   void add_events(json::array events) {
     for (auto element : events) {
-      ++trace_.events;
       const Event event = read_event(element.get_object());
+      ++trace_.events;
+      ++taken_;
       if (event.phase == "X") {
         add(event);
       }
@@ -120,9 +113,62 @@ class Import {
   Products products_;
   StreamWaits waits_;
   uint64_t without_time_ = 0;
+  size_t taken_ = 0;  // events of the piece
+  uint64_t no_json_ = 0;
+  std::optional<ReadError> first_no_json_;
   std::set<int64_t> devices_;
   uint64_t on_other_devices_ = 0;
 };
+
+// An array of them, with the bytes behind it that simdjson may read.
+std::optional<Import::Failure> Import::parse(std::string_view events) {
+  const simdjson::padded_string_view text(events.data(), events.size(),
+                                          events.size() + EventArray::kPadding);
+  json::document document;
+  if (const auto error = parser_.iterate(text).get(document); error != simdjson::SUCCESS) {
+    return Failure{0, error};
+  }
+  try {
+    add_events(document.get_array());
+    return std::nullopt;
+  } catch (const simdjson::simdjson_error& error) {
+    const char* at = nullptr;
+    const bool known = document.current_location().get(at) == simdjson::SUCCESS;
+    return Failure{known ? static_cast<size_t>(at - events.data()) : 0, error.error()};
+  }
+}
+
+// Names of kernels from before PyTorch 1.8.1 have bytes that no JSON has, and paths of Windows are
+// written as they are until 2.1: that costs the one event, or only its name.
+void Import::add_one_by_one(std::string_view piece, uint64_t offset) {
+  const std::vector<EventBounds> events = events_in(piece);
+  for (size_t i = taken_; i < events.size(); ++i) {
+    add_alone(piece, events[i], offset);
+  }
+}
+
+// As it is, else without the bytes that may be wrong in a name.
+void Import::add_alone(std::string_view piece, EventBounds event, uint64_t offset) {
+  std::string array = "[" + std::string(piece.substr(event.begin, event.bytes)) + "]";
+  const size_t size = array.size();
+  array.resize(size + EventArray::kPadding);
+  const std::optional<Failure> failed = parse(std::string_view(array).substr(0, size));
+  if (!failed) {
+    return;
+  }
+  std::transform(array.begin(), array.begin() + static_cast<std::ptrdiff_t>(size), array.begin(),
+                 [](unsigned char c) {
+                   return c < ' ' ? ' ' : c < 0x80 ? static_cast<char>(c) : '?';
+                 });
+  if (!parse(std::string_view(array).substr(0, size))) {
+    return;
+  }
+  if (++no_json_ == 1) {
+    first_no_json_ = {trace_.timeline.source, offset + event.begin + failed->at,
+                      "expected JSON: ", false, false};
+    first_no_json_->message += simdjson::error_message(failed->error);
+  }
+}
 
 uint32_t Import::id_of(std::string_view name, Ids& ids, std::vector<std::string>& names) {
   if (const auto known = ids.find(name); known != ids.end()) {
@@ -372,6 +418,13 @@ void Import::finish() {
   products_.finish(trace_.timeline);
   take_rank_of_name(trace_.timeline);
   add_noted_messages(trace_.timeline);
+  if (first_no_json_) {
+    if (no_json_ > 1) {
+      first_no_json_->message +=
+          fmt::format("; left out for that: {} of {} events", no_json_, no_json_ + trace_.events);
+    }
+    trace_.errors.push_back(*first_no_json_);
+  }
   if (on_other_devices_ != 0) {
     complain(0,
              fmt::format("expected the work of at most {} GPUs: {} events on others are left out",
@@ -380,15 +433,6 @@ void Import::finish() {
   if (without_time_ != 0) {
     complain(0, std::to_string(without_time_) + " events have no usable time");
   }
-}
-
-// By its first bytes: cheap, for folders of thousands of other files.
-bool may_be_json(const std::string& path) {
-  constexpr size_t kLook = 64;
-  const std::string text = head_of(path, kLook);
-  const size_t first = json_begin(text);
-  return text.starts_with("\x1f\x8b") || first == text.npos || text[first] == '{' ||
-         text[first] == '[';
 }
 
 // Takes `separator` and the digits behind it off the end; false: there are none.
@@ -415,52 +459,6 @@ std::string host_of_name(const std::string& path) {
 }
 
 }  // namespace
-
-bool looks_like_kineto(const std::string& path) {
-  if (!may_be_json(path)) {
-    return false;
-  }
-  constexpr size_t kLook = 64 << 10;
-  Result<TextFile> file = TextFile::open(path);
-  std::string text;
-  if (!file) {
-    return false;
-  }
-  if (const std::optional<ReadError> error = file->read(text, kLook)) {
-    // A wrong checksum at the end of the first piece costs all of it: that is to be told.
-    return !error->truncated && path.ends_with(".json.gz");
-  }
-  const size_t first = json_begin(text);
-  const auto has = [&](std::string_view key) { return text.find(key) != text.npos; };
-  if (first != text.npos && text[first] == '[') {  // the events alone
-    const size_t second = text.find_first_not_of(" \t\r\n", first + 1);
-    return second != text.npos && text[second] == '{' && has("\"ph\"") && has("\"ts\"");
-  }
-  return first != text.npos && text[first] == '{' &&
-         (has("\"traceEvents\"") || has("\"schemaVersion\""));
-}
-
-std::vector<std::string> find_kineto(std::span<const std::string> arguments) {
-  namespace fs = std::filesystem;
-  std::vector<std::string> found;
-  for (const std::string& argument : arguments) {
-    std::error_code none;
-    if (fs::is_regular_file(argument, none) && looks_like_kineto(argument)) {
-      found.push_back(argument);
-    }
-    if (!fs::is_directory(argument, none)) {
-      continue;
-    }
-    for (const fs::directory_entry& entry : fs::directory_iterator(argument, none)) {
-      if (entry.is_regular_file(none) && looks_like_kineto(entry.path())) {
-        found.push_back(entry.path());
-      }
-    }
-  }
-  std::sort(found.begin(), found.end());
-  found.erase(std::unique(found.begin(), found.end()), found.end());
-  return found;
-}
 
 KinetoTrace read_kineto(const std::string& path) {
   KinetoTrace trace;

@@ -42,6 +42,15 @@ constexpr std::string_view kHipAllocators[] = {"hipHostMalloc", "hipHostFree",  
                                                "hipExtMalloc",  "hipModuleLoad", "hipMemCreate",
                                                "hipMemMap"};
 
+// Of Intel's runtimes for XPUs: SYCL's Unified Runtime, and Level Zero below it.
+constexpr std::string_view kXpuBlocking[] = {
+    "urQueueFinish",          "urEventWait",
+    "zeCommandQueueSynchron", "zeCommandListHostSynchron",
+    "zeEventHostSynchronize", "zeFenceHostSynchronize",
+};
+constexpr std::string_view kXpuAllocators[] = {"urUSM", "zeMemAlloc", "zeMemFree",
+                                               "zeModuleCreate"};
+
 // "hipMalloc" is "cudaMalloc" in all that matters here.
 std::string as_cuda(std::string_view name) {
   return name.starts_with("hip") ? "cuda" + std::string(name.substr(3)) : std::string(name);
@@ -172,7 +181,8 @@ std::optional<WorkKind> kind_of(const Event& event) {
 }
 
 bool is_call(std::string_view category) {
-  return category == "cuda_runtime" || category == "Runtime" || category == "cuda_driver";
+  // "cuda_runtime", and of other hardware "xpu_runtime", "xpu_driver", "privateuse1_runtime", ..
+  return category.ends_with("_runtime") || category == "Runtime" || category.ends_with("_driver");
 }
 bool is_profiling(const Event& event) {
   return event.category == "overhead" &&
@@ -205,12 +215,14 @@ HostCallKind kind_of_call(const Event& event) {
   const std::string hip = is_hip ? as_cuda(event.name) : "";
   const std::string_view name = is_hip ? std::string_view(hip) : event.name;
   if (std::find(std::begin(kBlocking), std::end(kBlocking), name) != std::end(kBlocking) ||
-      (is_hip && begins_with_any(event.name, kHipBlocking))) {
+      (is_hip && begins_with_any(event.name, kHipBlocking)) ||
+      begins_with_any(event.name, kXpuBlocking)) {
     return HostCallKind::kBlocking;
   }
   // cuMemcpy and cuMemset are none.
-  const bool allocates =
-      begins_with_any(name, kAllocators) || (is_hip && begins_with_any(event.name, kHipAllocators));
+  const bool allocates = begins_with_any(name, kAllocators) ||
+                         (is_hip && begins_with_any(event.name, kHipAllocators)) ||
+                         begins_with_any(event.name, kXpuAllocators);
   return allocates && !name.starts_with("cuMemcpy") && !name.starts_with("cuMemset")
              ? HostCallKind::kAllocator
              : HostCallKind::kOther;
@@ -238,7 +250,7 @@ RangeKind range_kind(const Event& event) {
   }
   // PyTorch writes what ProcessGroupNCCL runs as an annotation, and in old versions annotations as
   // operators.
-  if (name.starts_with("nccl:") || name == "record_param_comms") {
+  if (name.starts_with("nccl:") || name.starts_with("xccl:") || name == "record_param_comms") {
     return RangeKind::kOperator;
   }
   const bool annotates = event.category == "user_annotation" || name.starts_with("Optimizer.") ||
@@ -248,8 +260,8 @@ RangeKind range_kind(const Event& event) {
 
 // Operators of PyTorch that also compute ("symm_mem::fused_all_gather_matmul") launch both kinds.
 bool is_communication_operator(std::string_view name) {
-  return name.starts_with("nccl:") || name == "record_param_comms" || name.starts_with("c10d::") ||
-         name.starts_with("_c10d_functional::") ||
+  return name.starts_with("nccl:") || name.starts_with("xccl:") || name == "record_param_comms" ||
+         name.starts_with("c10d::") || name.starts_with("_c10d_functional::") ||
          (name.starts_with("symm_mem::") && name.find("fused") == name.npos &&
           name.find("matmul") == name.npos);
 }

@@ -27,14 +27,19 @@ std::optional<XidFound> parse_xid_line(std::string_view line, std::string_view& 
   std::string_view rest = line.substr(mark + kXidMark.size());
   std::string_view before = line.substr(0, mark);
   expected =
-      "a time such as 2026-11-26T05:10:00+00:00: dmesg --time-format=iso, journalctl -k -o "
+      "a time such as 2026-11-26T05:10:00+00:00: dmesg --time-format=iso or -T, journalctl -k -o "
       "short-iso";
-  const std::optional<int64_t> time = take_iso_time(before);
+  std::optional<int64_t> time = take_iso_time(before);
+  if (!time) {
+    before = line.substr(0, mark);
+    time = take_dmesg_time(before);
+  }
   if (!time) {
     return std::nullopt;
   }
   found.time = *time;
-  if (before.ends_with(" kernel: ")) {
+  // "node7 kernel: ", in /var/log/kern.log also "node7 kernel: [ 1843.308145] ".
+  if (const size_t kernel = before.rfind(" kernel: "); kernel != before.npos) {
     before.remove_prefix(before.find_first_not_of(' '));
     found.host = before.substr(0, before.find(' '));
   }

@@ -1,6 +1,8 @@
 #include "analyzer/importers/logs/log_time.h"
 
+#include <algorithm>
 #include <ctime>
+#include <iterator>
 
 namespace traintrace {
 namespace {
@@ -83,6 +85,42 @@ std::optional<int64_t> take_iso_time(std::string_view& text) {
   return zone && seconds > *zone && seconds < kMostLogSeconds
              ? std::optional((int64_t{seconds} - *zone) * 1'000'000'000 + fraction)
              : std::nullopt;
+}
+
+std::optional<int64_t> take_dmesg_time(std::string_view& text) {
+  constexpr std::string_view kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                          "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+  constexpr size_t kWeekday = 5;  // "[Wed "
+  const size_t begin = text.find('[');
+  if (begin == text.npos || text.size() < begin + kWeekday + 4) {
+    return std::nullopt;
+  }
+  std::string_view rest = text.substr(begin + kWeekday);
+  const auto* const month = std::find(std::begin(kMonths), std::end(kMonths), rest.substr(0, 3));
+  rest.remove_prefix(4);
+  const bool short_day = rest.starts_with(' ');
+  rest.remove_prefix(short_day ? 1 : 0);
+  const auto day = take_digits(rest, short_day ? 1 : 2, ' ');
+  const auto hour = take_digits(rest, 2, ':');
+  const auto minute = take_digits(rest, 2, ':');
+  const auto second = take_digits(rest, 2, ' ');
+  const auto year = take_digits(rest, 4, ']');
+  if (month == std::end(kMonths) || !day || !hour || !minute || !second || !year) {
+    return std::nullopt;
+  }
+  constexpr int kFirstYear = 1900;
+  std::tm local = {};
+  local.tm_year = *year - kFirstYear;
+  local.tm_mon = static_cast<int>(month - std::begin(kMonths));
+  local.tm_mday = *day;
+  local.tm_hour = *hour;
+  local.tm_min = *minute;
+  local.tm_sec = *second;
+  local.tm_isdst = -1;
+  const std::time_t seconds = std::mktime(&local);
+  text = rest;
+  return seconds > 0 && seconds < kMostLogSeconds ? std::optional(int64_t{seconds} * 1'000'000'000)
+                                                  : std::nullopt;
 }
 
 }  // namespace traintrace

@@ -14,4 +14,7 @@ inline constexpr int64_t kMostLogSeconds = 4'102'444'800;
 // since the epoch.  Nothing: there is none, and what is left of the text is of no use.
 std::optional<int64_t> take_iso_time(std::string_view& text);
 
+// The same of "[Wed Apr  3 02:39:11 2024]", as dmesg -T writes it: in this machine's zone.
+std::optional<int64_t> take_dmesg_time(std::string_view& text);
+
 }  // namespace traintrace

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
+#include <iterator>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "analyzer/importers/logs/log_lines.h"
+#include "analyzer/importers/logs/nccl_calls.h"
 #include "analyzer/importers/logs/nccl_log_line.h"
 #include "analyzer/importers/logs/testimony.h"
 #include "analyzer/text/values.h"
@@ -49,12 +52,19 @@ struct Side {
   bool ended = false;
   std::map<std::string, uint64_t, std::less<>> counts;  // by function
   std::string last, last_operation, last_count;
+  NcclCalls calls;
 };
+
+bool is_message(std::string_view function) {
+  return function == "Send" || function == "Recv";
+}
 
 class LogReader {
  public:
   void add(const NcclLogLine& line) {
     const Process process(std::string(line.host), line.pid);
+    const auto has = [&](std::string_view part) { return line.text.find(part) != line.text.npos; };
+    any_torn_ = any_torn_ || has(" NCCL INFO ") || (has(": opCount ") && !has(" stream "));
     if (line.level == LogLevel::kWarning) {
       add_warning(line, process);
       return;
@@ -96,6 +106,34 @@ class LogReader {
     }
     for (const auto& [key, side] : sides_) {
       all.push_back(witness_of(key, side));
+    }
+    return all;
+  }
+
+  // Of each communicator of which all ranks are in the log.  Older ones do not say which sides
+  // belong together: there it is all of the job, or nothing.
+  std::vector<std::string> conclusions() {
+    std::map<std::pair<uint64_t, int>, std::map<int, const NcclCalls*>> communicators;
+    std::set<std::pair<uint64_t, int>> ambiguous;
+    int largest = 0;
+    for (auto& [key, side] : sides_) {
+      if (!any_torn_) {
+        side.calls.number_by_order();
+      }
+      const std::pair communicator(side.hash, side.size);
+      largest = std::max(largest, side.size);
+      if (!communicators[communicator].emplace(side.rank, &side.calls).second) {
+        ambiguous.insert(communicator);
+      }
+    }
+    std::vector<std::string> all;
+    for (const auto& [communicator, ranks] : communicators) {
+      const bool is_whole = static_cast<size_t>(communicator.second) == ranks.size() &&
+                            ranks.begin()->first >= 0 && !ambiguous.contains(communicator) &&
+                            (communicator.first != 0 || communicator.second == largest);
+      if (std::string text = is_whole ? first_difference(ranks, names_) : ""; !text.empty()) {
+        all.push_back(std::move(text));
+      }
     }
     return all;
   }
@@ -176,7 +214,34 @@ class LogReader {
     }
   }
 
-  static void add_operation(std::string_view text, Side& side) {
+  // As the log has it, but for the addresses.  Of processes that write at the same time lines may
+  // be torn.
+  void add_call(std::string_view function, std::string_view text, Side& side) {
+    constexpr size_t kMostCalls = 1 << 24;
+    const std::string_view values[] = {value_at(text, "count"), value_at(text, "datatype"),
+                                       value_at(text, "op"), value_at(text, "root")};
+    const bool is_whole =
+        text.find(" stream ") != text.npos && text.find(" NCCL ") == text.npos &&
+        std::all_of(std::begin(values), std::end(values), [](std::string_view value) {
+          constexpr size_t kMostDigits = 20;
+          return !value.empty() && value.size() <= kMostDigits &&
+                 value.find_first_not_of("0123456789") == value.npos;
+        });
+    if (!is_whole) {
+      any_torn_ = true;
+      return;
+    }
+    if (is_message(function) || ++calls_ > kMostCalls) {
+      side.calls.add_message();
+      return;
+    }
+    const uint32_t what = names_.number_of(
+        fmt::format("{} of {} elements (datatype {}, op {}, root {})",
+                    function.substr(0, kMostText), values[0], values[1], values[2], values[3]));
+    what == 0 ? side.calls.add_message() : side.calls.add(hex_at(text, "opCount"), what);
+  }
+
+  void add_operation(std::string_view text, Side& side) {
     constexpr size_t kMostFunctions = 32;
     const std::string_view function = text.substr(0, std::min(text.find(':'), kMostText));
     auto count = side.counts.find(function);
@@ -186,6 +251,7 @@ class LogReader {
     if (count != side.counts.end()) {
       ++count->second;
     }
+    add_call(function, text, side);
     side.last = function;
     side.last_operation = value_at(text, "opCount").substr(0, kMostText);
     side.last_count = value_at(text, "count").substr(0, kMostText);
@@ -213,6 +279,9 @@ class LogReader {
   std::map<Process, ProxyFailure> failures_;
   std::map<std::string, std::string, std::less<>> hosts_;  // by address
   std::map<Key, Side> sides_;
+  NcclCallNames names_;
+  bool any_torn_ = false;
+  size_t calls_ = 0;
 };
 
 }  // namespace
@@ -234,7 +303,7 @@ Result<Testimony> read_nccl_log(std::string_view bytes, const std::string& file)
     }
     return true;
   });
-  Testimony testimony{file, "NCCL's log", reader.witnesses()};
+  Testimony testimony{file, "NCCL's log", reader.witnesses(), reader.conclusions()};
   if (testimony.witnesses.empty()) {
     return ReadError{file, 0,
                      "expected warnings, or lines about communicators: NCCL_DEBUG=INFO and "

@@ -192,17 +192,34 @@ class TextReader {
 
 }  // namespace
 
+namespace {
+
+// Where the status begins: at once, or among the other lines of a job's log.
+size_t ras_text_begin(std::string_view bytes) {
+  constexpr std::string_view kSummary = "\nJob summary";
+  constexpr size_t kMostBefore = 512;  // the versions of CUDA
+  const size_t summary = bytes.find(kSummary);
+  const size_t begin =
+      summary == bytes.npos ? summary : bytes.substr(0, summary).rfind("NCCL version ");
+  const bool is_line = begin == 0 || (begin != bytes.npos && bytes[begin - 1] == '\n');
+  return is_line && summary - begin < kMostBefore ? begin : bytes.npos;
+}
+
+}  // namespace
+
 bool looks_like_ras_text(std::string_view bytes) {
-  return bytes.starts_with("NCCL version ") && bytes.find("\nJob summary") != bytes.npos;
+  return ras_text_begin(bytes) != bytes.npos;
 }
 
 Testimony read_ras_text(std::string_view bytes, const std::string& file) {
   Testimony testimony{file, "NCCL RAS", {}};
   TextReader reader(testimony);
-  for_each_line(bytes, [&](std::string_view line) {
-    reader.read(line);
-    return true;
-  });
+  if (const size_t begin = ras_text_begin(bytes); begin != bytes.npos) {
+    for_each_line(bytes.substr(begin), [&](std::string_view line) {
+      reader.read(line);
+      return true;
+    });
+  }
   return testimony;
 }
 

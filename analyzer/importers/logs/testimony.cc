@@ -7,6 +7,7 @@
 
 #include "analyzer/importers/flight/flight_names.h"
 #include "analyzer/importers/flight/flight_recorder.h"
+#include "analyzer/importers/logs/elastic_log.h"
 #include "analyzer/importers/logs/watchdog_log.h"
 #include "analyzer/importers/other_files.h"
 #include "analyzer/importers/pickle.h"
@@ -70,12 +71,20 @@ void add_dumps(const std::vector<std::string>& paths, std::vector<Testimony>& te
   }
 }
 
-// The output of a job may have the lines of both.
+// The output of a job may have the lines of all.
 void add_logs(std::string_view bytes, const std::string& path, std::vector<Testimony>& testimonies,
               std::vector<ReadError>& errors) {
   const size_t known = testimonies.size();
+  if (looks_like_ras(bytes)) {
+    if (Result<Testimony> status = read_ras(bytes, path)) {
+      testimonies.push_back(std::move(*status));
+    }
+  }
   if (Testimony watchdogs = read_watchdog_log(bytes, path); !watchdogs.witnesses.empty()) {
     testimonies.push_back(std::move(watchdogs));
+  }
+  if (Testimony ends = read_elastic_log(bytes, path); !ends.witnesses.empty()) {
+    testimonies.push_back(std::move(ends));
   }
   Result<Testimony> log = read_nccl_log(bytes, path);
   if (log) {
@@ -92,7 +101,8 @@ void add_testimony(const std::string& path, std::vector<Testimony>& testimonies,
     errors.push_back(file.error());
     return;
   }
-  if (!looks_like_ras(file->bytes())) {
+  const bool is_json = file->bytes().find("\"communicators\"") != std::string_view::npos;
+  if (!is_json || !looks_like_ras(file->bytes())) {
     add_logs(file->bytes(), path, testimonies, errors);
     return;
   }
@@ -115,10 +125,13 @@ bool may_testify(const std::string& path) {
   if (looks_like_ras(head) || looks_like_nccl_log(head)) {
     return true;
   }
-  // A watchdog speaks last; the stacks of all ranks may come after it.
+  if (!looks_like_text(head)) {
+    return false;
+  }
+  // A watchdog and torchrun speak last; the stacks of all ranks may come after them.
   constexpr size_t kEnd = 4 << 20;
-  return looks_like_text(head) &&
-         looks_like_watchdog_log(head.size() < kLook ? head : tail_of(path, kEnd));
+  const std::string end = head.size() < kLook ? head : tail_of(path, kEnd);
+  return looks_like_ras(end) || looks_like_watchdog_log(end) || looks_like_elastic_log(end);
 }
 
 std::vector<Testimony> read_testimonies(std::span<const std::string> paths,

@@ -55,7 +55,7 @@ Result<Testimony> read_ras(std::string_view bytes, const std::string& file);
 bool looks_like_nccl_log(std::string_view bytes);
 Result<Testimony> read_nccl_log(std::string_view bytes, const std::string& file);
 
-// Whether a file's first bytes look like one of the two.
+// Whether a file looks like one of these, or like a log of PyTorch's watchdogs or torchrun.
 bool may_testify(const std::string& path);
 
 // Those, and dumps of Flight Recorder that lie beside traces.  Of the others, those that cannot be

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "analyzer/importers/flight/flight_stacks.h"
+#include "analyzer/importers/json_value.h"
 #include "analyzer/importers/memory/memory_trace.h"
 #include "analyzer/importers/memory/snapshot_entry.h"
 #include "analyzer/importers/pickle.h"
@@ -320,17 +321,41 @@ class SnapshotReader {
 
 }  // namespace
 
+namespace {
+
+bool is_json(std::string_view head) {
+  const size_t first = json_begin(head);
+  return first != head.npos && (head[first] == '{' || head[first] == '[');
+}
+
+// As a key of a pickle, behind its length, or of JSON.
+bool has_key(std::string_view head, std::string_view key) {
+  const size_t at = head.find(key);
+  return at != head.npos && at > 0 &&
+         (head[at - 1] == '"' || head[at - 1] == '\0' ||
+          static_cast<size_t>(head[at - 1]) == key.size());
+}
+
+}  // namespace
+
 bool looks_like_torch_snapshot(std::string_view head) {
-  return looks_like_pickle(head) && head.find("segments") != head.npos;
+  constexpr std::string_view kKeys[] = {"segments", "host_segments", "device_traces",
+                                        "allocator_settings", "external_annotations"};
+  return (looks_like_pickle(head) || is_json(head)) &&
+         (std::any_of(std::begin(kKeys), std::end(kKeys),
+                      [&](std::string_view key) { return has_key(head, key); }) ||
+          (has_key(head, "address") && has_key(head, "total_size")));
 }
 
 Result<ProcessTrace> torch_snapshot_trace(const Value& root, const std::string& file) {
-  const Value* const segments = root.find("segments");
-  if (segments == nullptr || segments->kind() != Value::Kind::kList) {
+  const bool is_list = root.kind() == Value::Kind::kList;  // torch.cuda.memory_snapshot()
+  const Value* const segments = is_list ? &root : root.find("segments");
+  const bool holds_others = is_list && (root.list().empty() || !root.list()[0].find("total_size"));
+  if (segments == nullptr || segments->kind() != Value::Kind::kList || holds_others) {
     return ReadError{file, 0, "expected a snapshot of PyTorch's memory: a list of segments", true};
   }
-  return SnapshotReader(file).read(*segments, root.find("device_traces"),
-                                   root.find("allocator_settings"));
+  return SnapshotReader(file).read(*segments, is_list ? nullptr : root.find("device_traces"),
+                                   is_list ? nullptr : root.find("allocator_settings"));
 }
 
 Result<ProcessTrace> read_torch_snapshot(const std::string& path) {
@@ -339,7 +364,9 @@ Result<ProcessTrace> read_torch_snapshot(const std::string& path) {
     return file.error();
   }
   ValueArena arena;
-  const Result<Value> root = read_pickle(file->bytes(), path, arena);
+  const Result<Value> root = looks_like_pickle(file->bytes())
+                                 ? read_pickle(file->bytes(), path, arena)
+                                 : read_json(file->bytes(), path, arena);
   if (!root) {
     return root.error();
   }

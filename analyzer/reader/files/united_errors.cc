@@ -68,4 +68,19 @@ std::vector<ReadError> united_errors(std::vector<ReadError> errors) {
   return with_forbidden_in_one(with_elsewhere_in_one(std::move(errors)));
 }
 
+std::vector<ReadError> told_errors(const TraceSet& set) {
+  std::vector<ReadError> errors = united_errors(set.errors);
+  const bool says_something = !set.supporting.empty();
+  if (set.processes.empty() && errors.empty() && (says_something || !set.telemetry.empty())) {
+    ReadError& error = errors.emplace_back();
+    error.file = says_something ? set.supporting.front() : set.telemetry.front();
+    error.message =
+        says_something ? "a log or a status, which only `traintrace analyze` reads alone: expected "
+                         "traces, or Flight Recorder dumps"
+                       : "what GPUs say of themselves, beside traces: expected a trace, too";
+    error.fatal = true;
+  }
+  return errors;
+}
+
 }  // namespace traintrace

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "analyzer/importers/logs/elastic_log.h"
 #include "analyzer/importers/logs/testimony.h"
 #include "analyzer/importers/logs/watchdog_log.h"
 
@@ -30,6 +31,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     check(read_nccl_log(bytes, file));
     looks_like_watchdog_log(bytes);
     check(read_watchdog_log(bytes, file));
+    looks_like_elastic_log(bytes);
+    check(read_elastic_log(bytes, file));
   }
   return 0;
 }
