@@ -21,11 +21,17 @@ inline int32_t normal_python_instruction(int64_t offset) {
 enum class PythonStep { kFrame, kSkipped, kBroken };
 
 // One walk over a frame chain; `Memory` reads, in place or after asking, from inside or outside.
+// What it knows of the interpreter is copied: the frames that it writes cannot change that, so that
+// a compiler keeps it in registers.
 template <class Memory>
 class PythonWalk {
  public:
   PythonWalk(const PythonRuntime& python, Memory& memory)
-      : python_(python), at_(python.layout), memory_(memory) {}
+      : at_(python.layout),
+        runtime_(python.runtime),
+        code_type_(python.code_type),
+        frame_type_(python.frame_type),
+        memory_(memory) {}
 
   // Begins with a thread state's innermost frame: 0 where it runs no Python.  False if this is not
   // the state of the thread that pthread_self calls `thread`.
@@ -57,7 +63,7 @@ class PythonWalk {
       if (owner >= kFirstShim) {
         return PythonStep::kSkipped;
       }
-    } else if (!is_a(here, at_.frame_type, python_.frame_type)) {
+    } else if (!is_a(here, at_.frame_type, frame_type_)) {
       return PythonStep::kBroken;
     }
     return read(here, out) ? PythonStep::kFrame : PythonStep::kBroken;
@@ -76,7 +82,7 @@ class PythonWalk {
   // against the microseconds at least from this flag to the first deletion.
   bool is_dying(uint64_t state) {
     uint64_t finalizing = 0;
-    return !memory_.load(python_.runtime + at_.runtime_finalizing, finalizing) ||
+    return !memory_.load(runtime_ + at_.runtime_finalizing, finalizing) ||
            (finalizing != 0 && finalizing != state);
   }
 
@@ -90,7 +96,7 @@ class PythonWalk {
       return false;
     }
     out.code &= ~kTagBits;
-    if (!plausible_address(out.code) || !is_a(out.code, at_.object.type, python_.code_type)) {
+    if (!plausible_address(out.code) || !is_a(out.code, at_.object.type, code_type_)) {
       return false;
     }
     if (at_.instruction_unit == 0) {
@@ -136,8 +142,10 @@ class PythonWalk {
     return memory_.load(copies + 8 + 8 * static_cast<uint64_t>(index), begin);
   }
 
-  const PythonRuntime& python_;
-  const PythonLayout& at_;
+  const PythonLayout at_;
+  const uint64_t runtime_;
+  const uint64_t code_type_;
+  const uint64_t frame_type_;
   Memory& memory_;
 };
 

@@ -107,9 +107,6 @@ void describe(const PythonRuntime& python, const CodeParts& parts, PythonCode& i
   into.line_table_bytes = parts.line_table.size;
 }
 
-// Of a line table that is long.
-constexpr uint64_t kTableWords = 8;
-
 // Sums of products with odd numbers: they do not wait for each other, as links of a chain would.
 class Key {
  public:
@@ -164,29 +161,22 @@ void CodeKey<Memory>::add_file(uint64_t text) {
   }
 }
 
-// Size and bytes of the line table: all of a short one, every so many of a long one, since a known
-// stack must not cost more than its frames.
 template <class Memory>
 void CodeKey<Memory>::add_line_table(uint64_t table) {
   const uint64_t size = word_at(table + python_.layout.object.size);
   const uint64_t data = table + python_.layout.object.bytes_data;
   key_.add(size);
-  if (size < 8) {
-    // No object is so small that there are no 8 bytes.
-    key_.add(word_at(data) & ((uint64_t{1} << 8 * size) - 1));
+  if (size < LineTableSample::kBlock) {
+    for (uint64_t at = 0; at < size; ++at) {
+      key_.add(this->at<uint8_t>(data + at));
+    }
     return;
   }
-  const uint64_t last = size - 8;
-  if (last < 8 * kTableWords) {
-    for (uint64_t offset = 0; offset < last; offset += 8) {
-      key_.add(word_at(data + offset));
-    }
-  } else {
-    for (uint64_t word = 0; word < kTableWords; ++word) {
-      key_.add(word_at(data + word * last / kTableWords));
-    }
+  for (uint64_t block = 0; block < LineTableSample::kBlocks; ++block) {
+    const uint64_t place = data + LineTableSample::place(block, size);
+    key_.add(word_at(place));
+    key_.add(word_at(place + 8));
   }
-  key_.add(word_at(data + last));
 }
 
 template <class Memory>
@@ -207,43 +197,60 @@ uint64_t CodeKey<Memory>::of(uint64_t code) {
   return key_.value();
 }
 
-// What is remembered of code whose words are read in place.
+template <class T = uint64_t>
+T word_in_place(uint64_t address) {
+  T value;
+  std::memcpy(&value, reinterpret_cast<const void*>(address), sizeof value);
+  return value;
+}
+
+// What is remembered of code whose words are read in place.  The offsets are copies: what is stored
+// meanwhile cannot change them.
 class RememberedCode {
  public:
   using Entry = CodeMemo::Entry;
-  explicit RememberedCode(const PythonRuntime& python) : python_(python), at_(python.layout) {}
+  explicit RememberedCode(const PythonRuntime& python)
+      : python_(python),
+        at_(python.layout),
+        has_version_(python.layout.code_version != PythonLayout::kNone) {}
 
-  bool is(const Entry& entry, uint64_t code) const {
-    if (entry.code != code || entry.first_line != word<int32_t>(code + at_.code_first_line) ||
-        entry.file != word(code + at_.code_file) || entry.name != word(code + at_.code_name) ||
-        entry.version != version(code)) {
-      return false;
+  [[gnu::always_inline]] bool is(const Entry& entry, uint64_t code) const {
+    const uint32_t version = this->version(code);
+    uint64_t differs = entry.code ^ code;
+    differs |= entry.file ^ word_in_place(code + at_.code_file);
+    differs |= entry.name ^ word_in_place(code + at_.code_name);
+    differs |= static_cast<uint32_t>(entry.first_line) ^
+               word_in_place<uint32_t>(code + at_.code_first_line);
+    differs |= entry.version ^ version;
+    if (version != 0 || differs != 0) {
+      return differs == 0;
     }
-    return entry.version != 0 ||
-           (entry.table == word(code + at_.code_line_table) && has_file(entry) && has_table(entry));
+    return entry.table_address == word_in_place(code + at_.code_line_table) && has_file(entry) &&
+           has_table(entry);
   }
 
   void put(Entry& entry, uint64_t code, uint64_t key) const {
     entry.code = 0;
-    const uint64_t file = word(code + at_.code_file);
-    const uint64_t table = word(code + at_.code_line_table);
-    const auto state = word<uint32_t>(file + at_.object.text_state);
+    const uint64_t file = word_in_place(code + at_.code_file);
+    const uint64_t table = word_in_place(code + at_.code_line_table);
+    const auto state = word_in_place<uint32_t>(file + at_.object.text_state);
     const uint32_t kind = python_text_state(state);
-    const uint64_t length = word(file + at_.object.text_length);
+    const uint64_t length = word_in_place(file + at_.object.text_length);
     const uint64_t bytes = length * (kind & ~kPythonAscii);
-    if (bytes < 8) {
+    const uint64_t table_size = word_in_place(table + at_.object.size);
+    if (bytes < 8 || table_size > UINT32_MAX) {
       return;  // rare, and not worth a case
     }
     entry.file = file;
-    entry.name = word(code + at_.code_name);
-    entry.table = table;
+    entry.name = word_in_place(code + at_.code_name);
+    entry.table_address = table;
     entry.version = version(code);
-    entry.first_line = word<int32_t>(code + at_.code_first_line);
+    entry.first_line = word_in_place<int32_t>(code + at_.code_first_line);
     entry.file_length = length;
     entry.file_state = state;
     entry.file_end = python_characters(python_, file, kind) + bytes - 8;
-    entry.file_word = word(entry.file_end);
-    entry.table_size = word(table + at_.object.size);
+    entry.file_word = word_in_place(entry.file_end);
+    entry.table_size = table_size;
     put_table(entry);
     entry.key = key;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -251,53 +258,53 @@ class RememberedCode {
   }
 
  private:
-  template <class T = uint64_t>
-  static T word(uint64_t address) {
-    T value;
-    std::memcpy(&value, reinterpret_cast<const void*>(address), sizeof value);
-    return value;
-  }
+  static constexpr uint64_t kBlock = LineTableSample::kBlock;
+  static constexpr uint64_t kBlocks = LineTableSample::kBlocks;
+
   uint32_t version(uint64_t code) const {
-    return at_.code_version == PythonLayout::kNone ? 0 : word<uint32_t>(code + at_.code_version);
+    return has_version_ ? word_in_place<uint32_t>(code + at_.code_version) : 0;
   }
   bool has_file(const Entry& entry) const {
-    return entry.file_length == word(entry.file + at_.object.text_length) &&
-           entry.file_state == word<uint32_t>(entry.file + at_.object.text_state) &&
-           entry.file_word == word(entry.file_end);
+    return entry.file_length == word_in_place(entry.file + at_.object.text_length) &&
+           entry.file_state == word_in_place<uint32_t>(entry.file + at_.object.text_state) &&
+           entry.file_word == word_in_place(entry.file_end);
   }
-  // The bytes of a short one, else the words that CodeKey adds.
   bool has_table(const Entry& entry) const {
-    const uint64_t size = word(entry.table + at_.object.size);
-    const uint64_t data = entry.table + at_.object.bytes_data;
-    if (size != entry.table_size) {
+    const uint64_t size = entry.table_size;
+    const uint64_t data = entry.table_address + at_.object.bytes_data;
+    if (size != word_in_place(entry.table_address + at_.object.size)) {
       return false;
     }
-    if (size <= sizeof entry.table_words) {
-      return std::memcmp(reinterpret_cast<const void*>(data), entry.table_words, size) == 0;
+    if (size < kBlock) [[unlikely]] {
+      return std::memcmp(reinterpret_cast<const void*>(data), entry.table.words, size) == 0;
     }
-    const uint64_t last = size - 8;
-    uint64_t differs = word(data + last) ^ entry.table_words[kTableWords];
-#pragma GCC unroll 8
-    for (uint64_t i = 0; i < kTableWords; ++i) {
-      differs |= word(data + i * last / kTableWords) ^ entry.table_words[i];
+    using Block = uint64_t __attribute__((vector_size(kBlock)));
+    Block differs = {};
+#pragma GCC unroll 4
+    for (uint64_t block = 0; block < kBlocks; ++block) {
+      Block then;
+      std::memcpy(&then, entry.table.words[block], sizeof then);
+      differs |= then ^ word_in_place<Block>(data + entry.table_places[block]);
     }
-    return differs == 0;
+    return (differs[0] | differs[1]) == 0;
   }
   void put_table(Entry& entry) const {
-    const uint64_t data = entry.table + at_.object.bytes_data;
-    if (entry.table_size <= sizeof entry.table_words) {
-      std::memcpy(entry.table_words, reinterpret_cast<const void*>(data), entry.table_size);
+    const auto* const data =
+        reinterpret_cast<const char*>(entry.table_address + at_.object.bytes_data);
+    if (entry.table_size < kBlock) {
+      std::memcpy(entry.table.words, data, entry.table_size);
       return;
     }
-    const uint64_t last = entry.table_size - 8;
-    entry.table_words[kTableWords] = word(data + last);
-    for (uint64_t i = 0; i < kTableWords; ++i) {
-      entry.table_words[i] = word(data + i * last / kTableWords);
+    for (uint64_t block = 0; block < kBlocks; ++block) {
+      const uint64_t place = LineTableSample::place(block, entry.table_size);
+      entry.table_places[block] = static_cast<uint32_t>(place);
+      std::memcpy(entry.table.words[block], data + place, kBlock);
     }
   }
 
   const PythonRuntime& python_;
-  const PythonLayout& at_;
+  const PythonLayout at_;
+  const bool has_version_;
 };
 
 }  // namespace
@@ -346,19 +353,29 @@ uint64_t python_code_key(uint64_t code) noexcept {
   return CodeKey(*python, memory).of(code);
 }
 
-uint64_t python_code_key(uint64_t code, CodeMemo& memo) noexcept {
+// Apart, so that what is known finds all registers free.
+[[gnu::noinline, gnu::cold]] static uint64_t learn(const PythonRuntime& python, uint64_t code,
+                                                   CodeMemo::Entry& entry) {
+  const uint64_t key = python_code_key(code);
+  RememberedCode(python).put(entry, code, key);
+  return key;
+}
+
+void python_code_keys(const PythonFrame* frames, size_t count, CodeMemo& memo,
+                      uint64_t* keys) noexcept {
   const PythonRuntime* python = known_python();
   if (python == nullptr) {
-    return python_code_key(code);
+    for (size_t i = 0; i < count; ++i) {
+      keys[i] = python_code_key(frames[i].code);
+    }
+    return;
   }
   const RememberedCode remembered(*python);
-  CodeMemo::Entry& entry = memo.of(code);
-  if (!remembered.is(entry, code)) {
-    const uint64_t key = python_code_key(code);
-    remembered.put(entry, code, key);
-    return key;
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t code = frames[i].code;
+    CodeMemo::Entry& entry = memo.of(code);
+    keys[i] = remembered.is(entry, code) ? entry.key : learn(*python, code, entry);
   }
-  return entry.key;
 }
 
 uint64_t sampled_code_key(uint64_t code, CopiedMemory& memory) noexcept {

@@ -49,6 +49,8 @@ bool describe_python_code(uint64_t code, PythonCode& into) noexcept;
 // from 3.12 on; before, parts of the text and of the line table count as well.  For a code object
 // on the calling thread's own stack; never 0.
 uint64_t python_code_key(uint64_t code) noexcept;
-uint64_t python_code_key(uint64_t code, CodeMemo& memo) noexcept;  // the same, mostly faster
+// The same of `count` frames, mostly faster.
+void python_code_keys(const PythonFrame* frames, size_t count, CodeMemo& memo,
+                      uint64_t* keys) noexcept;
 
 }  // namespace traintrace

@@ -58,9 +58,7 @@ uint64_t hash_of_keys(const StackFrames& frames) {
 }
 
 uint64_t hash_of(StackFrames& frames, CodeMemo& memo) {
-  for (size_t i = 0; i < frames.python_count; ++i) {
-    frames.keys[i] = python_code_key(frames.python[i].code, memo);
-  }
+  python_code_keys(frames.python, frames.python_count, memo, frames.keys);
   return hash_of_keys(frames);
 }
 

@@ -42,7 +42,8 @@ def instructions(command, scratch, **settings):
     def count(calls):
         done = output(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command, str(calls)], scratch,
                       **settings)
-        return int(re.search(r"Collected\s*:\s*(\d+)", done.stderr).group(1))
+        # The tracer's keeper, a child, is counted too, and says so first.
+        return int(re.findall(r"Collected\s*:\s*(\d+)", done.stderr)[-1])
     return (count(20_000) - count(10_000)) / 50_000
 
 

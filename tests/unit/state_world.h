@@ -46,8 +46,10 @@ bool find_python() noexcept {
 uint64_t python_code_key(uint64_t code) noexcept {
   return code * 3 + 1;
 }
-uint64_t python_code_key(uint64_t code, CodeMemo&) noexcept {
-  return python_code_key(code);
+void python_code_keys(const PythonFrame* frames, size_t count, CodeMemo&, uint64_t* keys) noexcept {
+  for (size_t i = 0; i < count; ++i) {
+    keys[i] = python_code_key(frames[i].code);
+  }
 }
 bool describe_python_code(uint64_t code, PythonCode& into) noexcept {
   const std::string name = "code" + std::to_string(code);

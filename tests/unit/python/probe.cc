@@ -66,9 +66,10 @@ PROBE bool probe_describe(uint64_t code, traintrace::PythonCode* into) {
 PROBE uint64_t probe_key(uint64_t code) {
   static traintrace::CodeMemo memo;
   const uint64_t key = traintrace::python_code_key(code);
-  const bool same = traintrace::python_code_key(code, memo) == key &&
-                    traintrace::python_code_key(code, memo) == key;
-  return same ? key : 0;
+  const traintrace::PythonFrame twice[] = {{code, 0}, {code, 2}};
+  uint64_t keys[2];
+  traintrace::python_code_keys(twice, 2, memo, keys);
+  return keys[0] == key && keys[1] == key ? key : 0;
 }
 
 // -1: no line.
