@@ -23,6 +23,7 @@
 #include "analyzer/reader/files/pointer_file.h"
 #include "analyzer/reader/files/trace_memory.h"
 #include "analyzer/reader/files/within.h"
+#include "analyzer/reader/silent_inputs.h"
 #include "analyzer/reader/this_machine.h"
 #include "analyzer/text/sizes.h"
 #include "format/segments.h"
@@ -105,6 +106,9 @@ Listing list_all(const std::vector<std::string>& arguments) {
     } else {
       list_folder(argument, listing);
     }
+  }
+  for (const ReadError& error : silent_inputs()) {
+    listing.problems.push_back(error.file + ": " + error.message);
   }
   return listing;
 }
@@ -465,7 +469,8 @@ int judge_all(Mpi& mpi, const AnalyzeOptions& options) {
 
 int analyze_with_others(const AnalyzeOptions& options) {
   AnalyzeOptions own = options;
-  if (own.traces.empty()) {
+  const bool none_answers = own.traces.empty() && !silent_inputs().empty();
+  if (own.traces.empty() && !none_answers) {
     own.traces.emplace_back("traintrace");
   }
   std::optional<Mpi> mpi = Mpi::join();
@@ -473,7 +478,14 @@ int analyze_with_others(const AnalyzeOptions& options) {
     if (Mpi::is_started_by()) {
       note("MPI cannot be loaded or has one process: this host alone");
     }
+    need_answers(options.traces);
     return analyze(options);
+  }
+  if (none_answers && mpi->rank() == 0) {
+    std::for_each(silent_inputs().begin(), silent_inputs().end(),
+                  [](const ReadError& error) { say(error); });
+    mpi->abort(2);
+    return 2;
   }
   return mpi->rank() == 0 ? judge_all(*mpi, own) : serve(*mpi, own);
 }

@@ -71,6 +71,13 @@ void declare_analyze(CLI::App& command, Invocation& invocation) {
                   "seconds that --mpi waits for a process that says nothing")
       ->check(CLI::PositiveNumber)
       ->group("");
+  // The processes of other hosts may see what this one does not.
+  command.parse_complete_callback([options, mpi] {
+    take_inputs(options->traces);
+    if (!*mpi) {
+      need_answers(options->traces);
+    }
+  });
   command.callback([options, hang_after, mpi, &invocation] {
     invocation.status =
         run_analysis(*options, *hang_after, *mpi ? Processes::kOfLauncher : Processes::kThis);

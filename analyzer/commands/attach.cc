@@ -32,6 +32,7 @@
 #include "analyzer/live/unrecorded.h"
 #include "analyzer/model/process/look_up_code.h"
 #include "analyzer/page/page.h"
+#include "analyzer/reader/silent_inputs.h"
 #include "analyzer/reporters/findings_report.h"
 #include "analyzer/reporters/judged_runs.h"
 #include "analyzer/telemetry/gpu_history.h"
@@ -369,6 +370,7 @@ void sort_targets(AttachOptions& options) {
       options.job.traces.push_back(target);
     }
   }
+  take_out_silent(options.job.traces);
   if (options.targets.empty() && !options.job.all) {
     options.job.traces.emplace_back(kDefaultFolder);
   }
@@ -401,6 +403,11 @@ int attach(AttachOptions options) {
   options.hang_after_ns = *hang_ns;
   options.job.interval = *interval_ns;
   sort_targets(options);
+  if (!silent_inputs().empty() && options.job.traces.empty() && options.job.pids.empty() &&
+      !options.job.all) {
+    say(silent_inputs().back());
+    return fail("what runs can be looked at all the same: attach --all, or PIDs");
+  }
   if (!read_hooks(options)) {
     return 2;
   }

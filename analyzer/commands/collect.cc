@@ -15,6 +15,7 @@
 #include "analyzer/isolation/stage.h"
 #include "analyzer/reader/files/pointer_file.h"
 #include "analyzer/reader/files/trace_memory.h"
+#include "analyzer/reader/silent_inputs.h"
 #include "analyzer/text/sizes.h"
 #include "analyzer/text/words.h"
 #include "format/pack.h"
@@ -201,7 +202,13 @@ int collect(CollectArguments arguments) {
   if (!ring) {
     return fail("--ring=" + arguments.ring + ": write all, none, or a time as 30s");
   }
+  std::vector<std::string> to = {target_of(arguments)};
+  take_out_silent(to);
+  if (to.empty()) {
+    return fail(silent_inputs().back());
+  }
   Found found;
+  found.errors = silent_inputs();
   for (const std::string& argument : arguments.traces) {
     std::error_code ignored;
     if (fs::is_directory(argument, ignored) || !fs::exists(argument, ignored)) {

@@ -44,8 +44,13 @@ int print(std::string_view text);
 // which is told on stderr.
 int supervised(const std::function<int()>& work);
 
-// What it names is read: no output may replace it.
-void keep_as_input(CLI::Option* files);
+// What these name is read, so no output may replace it.  Those that do not answer are left out
+// (reader/silent_inputs.h).
+void take_inputs(std::vector<std::string>& files);
+// That all of them were left out is an error in the command line.
+void need_answers(const std::vector<std::string>& files);
+// Both, once all words are read.
+void keep_as_inputs(CLI::App& command, std::vector<std::string>& files);
 // TRACE... as most commands take it.
 void add_traces(CLI::App& command, std::vector<std::string>& traces);
 // --debuginfod: without it no server is asked for debug information.

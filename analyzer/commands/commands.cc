@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <string>
 
@@ -6,6 +7,7 @@
 #include "analyzer/isolation/stage.h"
 #include "analyzer/isolation/supervise.h"
 #include "analyzer/reader/files/opened_inputs.h"
+#include "analyzer/reader/silent_inputs.h"
 #include "analyzer/symbols/debuginfod.h"
 #include "analyzer/text/printable.h"
 #include "analyzer/text/screen.h"
@@ -82,13 +84,31 @@ int supervised(const std::function<int()>& work) {
       "the command as a whole", [&] { return tell(work()); }, [&] { return tell(kUnusable); });
 }
 
-void keep_as_input(CLI::Option* files) {
-  files->each([](const std::string& path) { remember_input(path); });
+void take_inputs(std::vector<std::string>& files) {
+  take_out_silent(files);
+  std::for_each(files.begin(), files.end(), remember_input);
+}
+
+// Said as what is wrong with the words of the command line.
+void need_answers(const std::vector<std::string>& files) {
+  const std::vector<ReadError>& silent = silent_inputs();
+  if (silent.empty() || !files.empty()) {
+    return;
+  }
+  std::for_each(silent.begin(), silent.end() - 1, [](const ReadError& error) { say(error); });
+  throw CLI::ParseError(silent.back().file + ": " + silent.back().message, kUnusable);
+}
+
+void keep_as_inputs(CLI::App& command, std::vector<std::string>& files) {
+  command.parse_complete_callback([&files] {
+    take_inputs(files);
+    need_answers(files);
+  });
 }
 
 void add_traces(CLI::App& command, std::vector<std::string>& traces) {
-  keep_as_input(
-      command.add_option("TRACE", traces, "folders of traces, or traces (default: ./traintrace)"));
+  command.add_option("TRACE", traces, "folders of traces, or traces (default: ./traintrace)");
+  keep_as_inputs(command, traces);
 }
 
 void add_communication_kernels(CLI::App& command) {

@@ -228,6 +228,11 @@ void declare_diff(CLI::App& command, Invocation& invocation) {
   command.add_option("-o,--output", arguments->output,
                      "write the result to this file; - is stdout");
   add_debuginfod(command);
+  command.parse_complete_callback([arguments] {
+    std::vector<std::string> both = {arguments->a, arguments->b};
+    take_inputs(both);
+    need_answers(both.size() == 2 ? both : std::vector<std::string>());
+  });
   command.callback([arguments, &invocation] {
     invocation.status = supervised([&] { return diff(*arguments); });
   });

@@ -241,9 +241,8 @@ void declare_import(CLI::App& command, Invocation& invocation) {
                              "nvidia-smi", "kernel-log", "dcgmi-dmon", "prometheus"}));
   command.add_option("--host", arguments->host,
                      "host of the GPUs, where the log itself does not say it");
-  CLI::Option* const files =
-      command.add_option("FILE", arguments->files, "files, or folders of them")->required();
-  keep_as_input(files);
+  command.add_option("FILE", arguments->files, "files, or folders of them")->required();
+  keep_as_inputs(command, arguments->files);
   command
       .add_option("--out", arguments->out, "file to write, or folder to write it to; - is stdout")
       ->required();

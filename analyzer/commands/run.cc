@@ -17,6 +17,7 @@
 #include "analyzer/text/nearest.h"
 #include "analyzer/text/shell_word.h"
 #include "format/schema.h"
+#include "format/switch_words.h"
 
 namespace traintrace {
 namespace {
@@ -66,8 +67,8 @@ using Settings = std::map<std::string, std::string>;  // environment variable ->
 void put_into_environment(const Settings& settings, const fs::path& library) {
   preload_tracer(library);
   for (const auto& [name, value] : settings) {
-    const bool folder =
-        name == "TRAINTRACE_DIR" || (name == "TRAINTRACE_COLLECT" && value != "off");
+    const bool folder = name == "TRAINTRACE_DIR" ||
+                        (name == "TRAINTRACE_COLLECT" && !format::is_switch(value.c_str()));
     setenv(name.c_str(), (folder ? fs::absolute(value).string() : value).c_str(), 1);
   }
   if (const char* const folder = std::getenv("TRAINTRACE_DIR");

@@ -44,12 +44,14 @@ constexpr int kOnly = 3;  // descriptor of the child
 }
 
 // Until the other end is closed.
-bool read_until(Clock::time_point end, int from, std::string& text) {
+bool read_until(Clock::time_point end, int from, Answer& answer) {
+  auto last = Clock::now();
   while (true) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
     pollfd poller = {from, POLLIN, 0};
     const int ready = poll(&poller, 1, static_cast<int>(std::max<int64_t>(left, 0)));
+    answer.silent_for = Clock::now() - last;
     if (ready == 0) {
       return false;
     }
@@ -59,7 +61,8 @@ bool read_until(Clock::time_point end, int from, std::string& text) {
       return true;
     }
     if (got > 0) {
-      text.append(part, static_cast<size_t>(got));
+      answer.text.append(part, static_cast<size_t>(got));
+      last = Clock::now();
     } else if (errno != EINTR) {
       return false;
     }
@@ -80,7 +83,7 @@ Answer answer_within(std::chrono::milliseconds limit, const std::function<void(c
   }
   close(ends[1]);
   Answer given;
-  const bool has_ended = child > 0 && read_until(end, ends[0], given.text);
+  const bool has_ended = child > 0 && read_until(end, ends[0], given);
   close(ends[0]);
   if (child > 0) {
     int status = 0;

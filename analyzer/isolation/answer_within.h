@@ -9,8 +9,9 @@
 namespace traintrace {
 
 struct Answer {
-  std::string text;    // what was said in time
-  bool whole = false;  // all of it
+  std::string text;                                     // what was said in time
+  bool whole = false;                                   // all of it
+  std::chrono::steady_clock::duration silent_for = {};  // at its end
 };
 
 using Say = std::function<void(std::string_view)>;

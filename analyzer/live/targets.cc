@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "analyzer/isolation/ask_each.h"
 #include "analyzer/live/in_time.h"
 #include "analyzer/live/process_memory.h"
 #include "analyzer/reader/this_machine.h"
@@ -64,8 +65,9 @@ std::optional<format::FileHeader> header_in(const ProcProcess& process, const Ma
   return is_trace ? std::optional(header) : std::nullopt;
 }
 
+// The disk of a copy, or its server, may be gone: the memory is there all the same.
 bool is_readable(const std::string& path) {
-  return access(path.c_str(), R_OK) == 0;
+  return answers_soon(path) && access(path.c_str(), R_OK) == 0;
 }
 
 // A memory without name: the kernel shows it to root by the mapping, to its user by the keeper's
@@ -165,7 +167,9 @@ std::optional<std::string> input_of_process(const ProcProcess& process) {
   }
   // Beside a memory lie those of all jobs.  Who names its folder finds it as long as both see one
   // /dev/shm.
-  return process.same_mount_namespace && !paths->folder.empty() ? paths->folder : paths->memory;
+  const bool leads_there =
+      process.same_mount_namespace && !paths->folder.empty() && answers_soon(paths->folder + "/");
+  return leads_there ? paths->folder : paths->memory;
 }
 
 namespace {

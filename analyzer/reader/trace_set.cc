@@ -29,6 +29,7 @@
 #include "analyzer/reader/read_trace.h"
 #include "analyzer/reader/same_process.h"
 #include "analyzer/reader/sections/threads_file.h"
+#include "analyzer/reader/silent_inputs.h"
 #include "analyzer/telemetry/gpu_history.h"
 #include "analyzer/text/dump_parser.h"
 #include "analyzer/text/progress.h"
@@ -52,21 +53,29 @@ struct Inputs {
 struct Listing {
   std::vector<std::string> traces;
   std::vector<OtherFile> others;
-  std::vector<std::string> compressed;  // archives
+  std::vector<std::string> archives;
+  std::vector<std::string> unread;  // of a kind that is not known
 };
 
 ReadError must_be_unpacked(const std::string& path) {
-  return {
-      path, 0,
-      "expected a tar archive that is not compressed: unpack it, and name the folder that comes "
-      "out",
-      true};
+  return {path, 0,
+          "expected a tar archive, as it is or compressed by gzip or zstd, outside of other "
+          "archives: unpack it, and name the folder that comes out",
+          true};
+}
+
+constexpr std::string_view kArchives[] = {".tar", ".tgz", ".gz", ".zst", ".tzst"};
+
+bool is_called_archive(const fs::path& extension) {
+  return std::find(std::begin(kArchives), std::end(kArchives), extension) != std::end(kArchives);
 }
 
 void add_listed(const std::string& path, Inputs& inputs, Listing& listing) {
   const fs::path extension = fs::path(path).extension();
-  if (is_compressed_tar(path)) {
-    listing.compressed.push_back(path);
+  if (is_unknown_archive(path)) {
+    listing.unread.push_back(path);
+  } else if (is_called_archive(extension) && is_archive(path)) {
+    listing.archives.push_back(path);
   } else if (extension == format::kTraceSuffix || extension == ".pointer" ||
              extension == format::kPackSuffix) {
     listing.traces.push_back(path);
@@ -132,8 +141,8 @@ std::vector<std::string> paths_of(const std::vector<OtherFile>& files) {
 }
 
 void take_listing(const std::string& folder, Listing listing, Inputs& inputs, TraceSet& set) {
-  std::transform(listing.compressed.begin(), listing.compressed.end(),
-                 std::back_inserter(set.errors), must_be_unpacked);
+  std::transform(listing.unread.begin(), listing.unread.end(), std::back_inserter(set.errors),
+                 must_be_unpacked);
   std::vector<OtherFile>& others = listing.others;
   bool any_of_others = false;
   if (!listing.traces.empty()) {
@@ -144,7 +153,7 @@ void take_listing(const std::string& folder, Listing listing, Inputs& inputs, Tr
       return may_be_other_tools(file.path);
     });
     if (!any_of_others && inputs.supporting.empty() && inputs.telemetry.empty() &&
-        listing.compressed.empty()) {
+        listing.unread.empty()) {
       std::error_code ignored;
       set.errors.push_back(
           {folder, 0,
@@ -165,6 +174,16 @@ bool holds_more_than_is_listed(const std::string& folder) {
   return !memories_not_copied(folder).empty() || !brought_into(folder).empty();
 }
 
+// Archives in archives are not looked into: what the outer one holds may be as large as it likes.
+void add_members(const std::string& archive, Inputs& inputs, Listing& listing,
+                 std::vector<ReadError>& errors) {
+  for (const std::string& path : paths_in_archive(archive, errors)) {
+    add_listed(path, inputs, listing);
+  }
+  std::move(listing.archives.begin(), listing.archives.end(), std::back_inserter(listing.unread));
+  listing.archives.clear();
+}
+
 void add_folder(const fs::path& folder, Inputs& inputs, TraceSet& set) {
   Listing listing;
   const std::error_code problem = list_folder(folder, inputs, listing);
@@ -172,15 +191,19 @@ void add_folder(const fs::path& folder, Inputs& inputs, TraceSet& set) {
     set.errors.push_back({folder.string(), 0, "cannot be listed: " + problem.message(), true});
     return;
   }
+  for (const std::string& archive : std::exchange(listing.archives, {})) {
+    add_members(archive, inputs, listing, set.errors);
+  }
   take_listing(folder.string(), std::move(listing), inputs, set);
 }
 
-void add_tar(const std::string& tar, Inputs& inputs, TraceSet& set) {
+void add_archive(const std::string& archive, Inputs& inputs, TraceSet& set) {
   Listing listing;
-  for (const std::string& path : paths_in_tar(tar, set.errors)) {
-    add_listed(path, inputs, listing);
+  const size_t problems = set.errors.size();
+  add_members(archive, inputs, listing, set.errors);
+  if (!listing.traces.empty() || !listing.others.empty() || set.errors.size() == problems) {
+    take_listing(archive, std::move(listing), inputs, set);
   }
-  take_listing(tar, std::move(listing), inputs, set);
 }
 
 bool is_native(const std::string& path) {
@@ -254,7 +277,11 @@ std::string name_of(const ProcessTrace& trace) {
 }
 
 bool is_collected(const ProcessTrace& trace) {
-  return trace.source.find(std::string(format::kPackSuffix) + "/") != trace.source.npos;
+  const auto lies_in = [&](std::string_view ending) {
+    return trace.source.find(std::string(ending) + "/") != trace.source.npos;
+  };
+  return lies_in(format::kPackSuffix) ||
+         std::any_of(std::begin(kArchives), std::end(kArchives), lies_in);
 }
 
 bool runs_now(const ProcessTrace& trace) {
@@ -386,6 +413,7 @@ void sort_and_unite(std::vector<std::string>& paths) {
 Reading read_once(std::span<const std::string> arguments, const ReadOptions& options) {
   Reading reading;
   TraceSet& set = reading.set;
+  set.errors = silent_inputs();
   Inputs inputs;
   const std::string standard[] = {kDefaultFolder};
   for (const std::string& argument :
@@ -398,9 +426,9 @@ Reading read_once(std::span<const std::string> arguments, const ReadOptions& opt
     }
     if (fs::is_directory(argument, ignored) || holds_more_than_is_listed(argument)) {
       add_folder(argument, inputs, set);
-    } else if (is_tar(argument)) {
-      add_tar(argument, inputs, set);
-    } else if (is_compressed_tar(argument)) {
+    } else if (is_archive(argument)) {
+      add_archive(argument, inputs, set);
+    } else if (is_unknown_archive(argument)) {
       set.errors.push_back(must_be_unpacked(argument));
     } else if (is_telemetry(argument)) {
       inputs.telemetry.push_back(argument);

@@ -10,6 +10,7 @@
 #include "interpose/calls/open_call.h"
 #include "interpose/calls/resolve.h"
 #include "interpose/life/facts.h"
+#include "interpose/life/told.h"
 
 namespace traintrace {
 
@@ -113,6 +114,7 @@ void define(ThreadState& thread, int ordinal) {
     WordText key;
     key << "gpu-" << int64_t{ordinal} << "-mps";
     write_fact(thread, key.c_str(), "on");
+    tell_shared_gpu(ordinal);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "format/switch_words.h"
 #include "interpose/base/files.h"
 
 namespace traintrace {
@@ -108,14 +109,26 @@ const char* text_or_default(Setting setting) {
   return text ? text : format::kSettings[static_cast<int>(setting)].fallback;
 }
 
+// What was meant as a switch would make a folder of that name.
+const char* folder_for_packs(Settings& settings) {
+  const char* const text = text_or_default(Setting::Collect);
+  if (format::is_switched_off(text)) {
+    return nullptr;
+  }
+  if (format::is_switch(text)) {
+    settings.errors[static_cast<int>(Setting::Collect)] = "no folder";
+    return nullptr;
+  }
+  return text;
+}
+
 }  // namespace
 
 Settings read_settings() noexcept {
   Settings settings = {};
   settings.dir = text_or_default(Setting::Dir);
   settings.calls = text_or_default(Setting::Calls);
-  const char* const collect = text_or_default(Setting::Collect);
-  settings.collect = equal(collect, "off") ? nullptr : collect;
+  settings.collect = folder_for_packs(settings);
   settings.default_dir = asked_for(Setting::Dir) == nullptr;
   read_sizes(settings);
   settings.stacks = static_cast<Stacks>(chosen(settings, Setting::Stacks));

@@ -26,6 +26,7 @@ constinit uint32_t g_told_settings = 0;
 constinit uint32_t g_told_refused[kSettingCount] = {};
 constinit uint32_t g_told_place = 0;
 constinit uint32_t g_told_root = 0;
+constinit uint32_t g_told_shared = 0;
 
 // The root directory at the start.
 constinit dev_t g_root_device = 0;
@@ -144,6 +145,16 @@ void tell_not_collected(const format::FileHeader& memory) noexcept {
   if (problem) {
     tell_refused(Setting::Collect, "traces cannot be collected there",
                  problem == ENAMETOOLONG ? "the path is longer than 511 bytes" : strerror(problem));
+  }
+}
+
+void tell_shared_gpu(int ordinal) noexcept {
+  if (is_first_rank() && is_first_time(g_told_shared)) {
+    ShortText line;
+    line << "GPU " << int64_t{ordinal}
+         << " is shared through MPS: what other processes do there is not recorded, and takes time "
+            "and memory from this one";
+    say(line.c_str());
   }
 }
 

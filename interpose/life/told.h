@@ -18,6 +18,8 @@ void tell_smaller_ring(const Settings& settings, const MemoryRegion& region) noe
 void tell_refused(format::Setting setting, const char* what, const char* why) noexcept;
 // That TRAINTRACE_COLLECT cannot be done, once the keeper knows.
 void tell_not_collected(const format::FileHeader& memory) noexcept;
+// That other processes may use this GPU at the same time (MPS).  Once.
+void tell_shared_gpu(int ordinal) noexcept;
 // Whether the root directory is another than at the start.
 bool root_was_changed() noexcept;
 // That the folder lies below the root directory that the process has now.  Once.

@@ -28,7 +28,7 @@ class Elsewhere(job.Case):
         finding = self.finding("trace.elsewhere")
         self.assertEqual(finding["title"], "the traces of ranks 1-1023 are not here but on 128 hosts (node000, .., node127)" + UNKNOWN)
         self.assertEqual(finding["values"], {"trace_count": 1023, "host_count": 128})
-        self.assertIn("srun --nodes=128 --ntasks-per-node=1 traintrace collect", finding["advice"])
+        self.assertIn(f"srun --nodes=128 --ntasks-per-node=1 traintrace collect {self.folder}/traintrace (or ssh HOST", finding["advice"])
         self.assertIn("ranks 1-7 are on node000 in /nowhere", finding["evidence"])
         self.assertLess(len(text.splitlines()), 40)
         codes = {found["code"] for found in self.analyze()["findings"]}

@@ -8,6 +8,7 @@ import subprocess
 import tarfile
 import tempfile
 import time
+import zlib
 
 import job
 
@@ -132,6 +133,96 @@ class Packs(job.Case):
                 with tarfile.open(f"{self.folder}/{name}.tar", "w", format=mode) as tar:
                     tar.add(f"{self.folder}/{folder}", arcname="a/" + "long" * 40 if name != "ustar" else "a")
                 self.assertEqual(self.dump(f"{name}.tar"), expected)
+
+    def pack_by(self, command, path, into):
+        """Whether there is such a command here."""
+        try:
+            with open(f"{self.folder}/{path}", "rb") as source, open(f"{self.folder}/{into}", "wb") as target:
+                subprocess.run(command, stdin=source, stdout=target, check=True)
+        except FileNotFoundError:
+            os.remove(f"{self.folder}/{into}")
+            return False
+        return True
+
+    def test_compressed_archives(self):
+        """A trace has room for far more than it holds."""
+        expected = self.dump("traintrace")
+        for folder in ("traintrace", "packs"):
+            for name, options in (("whole", []), ("holes", ["--sparse"])):
+                subprocess.run(["tar", "--format=gnu", "-cf", f"{name}.tar", *options, folder], cwd=self.folder, check=True)
+                self.assertEqual(self.dump(f"{name}.tar"), expected)
+                for command, ending in ((["gzip"], ".tgz"), (["gzip"], ".tar.gz"), (["zstd", "-q"], ".tar.zst")):
+                    if self.pack_by(command, f"{name}.tar", name + ending):
+                        self.assertEqual(self.dump(name + ending), expected)
+                        self.assertEqual(self.analyze(name + ending)["findings"], self.analyze("traintrace")["findings"])
+                        os.remove(f"{self.folder}/{name}{ending}")
+
+    def test_a_compressed_trace(self):
+        expected = self.dump("traintrace")
+        os.mkdir(f"{self.folder}/single")
+        for path in (self.pack, self.files("traintrace/*.trace")[0]):
+            name = "single/" + os.path.basename(path)
+            for command, ending in ((["gzip"], ".gz"), (["zstd", "-q"], ".zst")):
+                if self.pack_by(command, path[len(self.folder) + 1:], name + ending):
+                    self.assertEqual(self.dump(name + ending), expected)
+                    self.assertEqual(self.dump("single"), expected)
+                    os.remove(f"{self.folder}/{name}{ending}")
+
+    def test_a_folder_of_archives(self):
+        """One of each host, and beside the traces that are in them."""
+        self.record("--out=other", RANK="1", WORLD_SIZE="2")
+        self.assertEqual(self.traintrace("collect", "other", "--to=packs1")[0], 0)
+        os.mkdir(f"{self.folder}/shared")
+        for number, folder in enumerate(("packs", "packs1")):
+            subprocess.run(["tar", "czf", f"shared/node{number}.tgz", folder], cwd=self.folder, check=True)
+        expected = self.dump("packs", "packs1")
+        self.assertEqual(self.dump("shared"), expected)
+        for path in self.files("other/*"):
+            shutil.copy(path, f"{self.folder}/shared")
+        self.assertEqual(self.dump("shared").count("\nprocess "), 2)
+
+    def test_an_archive_that_was_cut(self):
+        subprocess.run(["tar", "cf", "whole.tar", "packs"], cwd=self.folder, check=True)
+        with open(f"{self.folder}/whole.tar", "rb") as file:
+            cut = file.read()[:2 * 512 + os.path.getsize(self.pack) - BLOCK]  # after the headers of the folder and of the pack
+        stream = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+        for name, data in (("cut.tar", cut), ("cut.tgz", stream.compress(cut) + stream.flush(zlib.Z_SYNC_FLUSH))):
+            with open(f"{self.folder}/{name}", "wb") as file:
+                file.write(data)
+            report = self.analyze(name)
+            self.assertEqual(report["run"]["ranks"], [0], name)
+            codes = {finding["code"] for finding in report["findings"]}
+            self.assertIn("trace.truncated", codes, name)
+            self.assertNotIn("trace.corrupt", codes, name)
+
+    def test_what_unpacks_to_too_much(self):
+        def packed(size, fill):
+            return gzip.compress(fill * size, mtime=0)
+        with open(f"{self.folder}/text.tgz", "wb") as file:  # 300 MB, not zeros
+            file.write(packed(75_000_000, b"abcd"))
+        self.assertLess(os.path.getsize(f"{self.folder}/text.tgz"), 1_000_000)
+        member = tarfile.TarInfo("x.trace")
+        member.size = 300_000_000
+        with gzip.open(f"{self.folder}/bomb.tgz", "wb") as file:
+            file.write(member.tobuf())
+            for _ in range(75):
+                file.write(b"abcd" * 1_000_000)
+        status, out, errors = self.traintrace("analyze", "bomb.tgz")
+        self.assertEqual((status, out), (2, ""))
+        self.assertEqual(errors, "traintrace: bomb.tgz: expected no more than 64 times what it has packed, as traces have: it is not read\n")
+        self.assertEqual(self.traintrace("analyze", "text.tgz")[0], 2)
+
+    def test_archives_in_archives_are_not_read(self):
+        subprocess.run("tar czf in.tgz packs && tar czf out.tgz in.tgz", shell=True, cwd=self.folder, check=True)
+        status, out, errors = self.traintrace("analyze", "out.tgz")
+        self.assertEqual((status, out), (2, ""))
+        self.assertRegex(errors, "^traintrace: out.tgz/in.tgz: expected a tar archive, as it is or compressed by gzip or zstd, outside of other")
+
+    def test_no_room_to_unpack(self):
+        subprocess.run(["tar", "czf", "traces.tgz", "traintrace"], cwd=self.folder, check=True)
+        done = self.on_small_disk("16k", 'TMPDIR=small "$@"', job.TRAINTRACE, "analyze", "traces.tgz")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertRegex(done.stderr, "^traintrace: traces.tgz: cannot be unpacked in small: No space left on device; ")
 
     def test_folders_of_dumped_text(self):
         text = self.traintrace("dump", "traintrace")[1].encode()

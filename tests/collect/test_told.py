@@ -29,6 +29,16 @@ class Settings(job.Case):
         self.assertEqual(len(errors.splitlines()), 1, errors)  # what `run` has recorded
         self.assertIsNone(self.finding("trace.settings"))
 
+    def test_a_switch_is_no_folder_for_packs(self):
+        for word in ("OFF", "no", "0", "1", "on"):
+            for options, variables in ([f"--collect={word}"], {}), ([], {"TRAINTRACE_COLLECT": word}):
+                _, _, errors = self.record(*options, **variables)
+                told = [line for line in errors.splitlines() if "COLLECT" in line]
+                means_on = word in ("1", "on")
+                self.assertEqual(told, [f"traintrace: TRAINTRACE_COLLECT={word} is no folder (folder): off is used"] if means_on else [])
+                self.assertEqual(os.listdir(self.folder), ["traintrace"])
+        self.assertIn("TRAINTRACE_COLLECT=on is no folder", self.finding("trace.settings", self.newest_trace())["title"])
+
     def test_one_rank_speaks_for_all(self):
         for rank, lines in (("0", 1), ("3", 0)):
             _, _, errors = self.record(TRAINTRACE_MODEE="x", RANK=rank, WORLD_SIZE="4")
@@ -123,6 +133,19 @@ class Refusals(job.Case):
         self.assertIsNone(self.finding("trace.settings"))
 
 
+class Surroundings(job.Case):
+    """What no setting says, and what makes figures mean something else."""
+
+    def test_a_gpu_that_others_use(self):
+        for rank, lines in (("0", 1), ("3", 0)):
+            _, _, errors = self.record(SIMGPU_MPS="1", SIMGPU_NODE=f"{self.folder}/gpus", RANK=rank, WORLD_SIZE="4")
+            told = [line for line in errors.splitlines() if "MPS" in line]
+            self.assertEqual(told, ["traintrace: GPU 0 is shared through MPS: what other processes do there is not recorded, and takes time and memory "
+                                    "from this one"][:lines])
+        _, _, errors = self.record(SIMGPU_NODE=f"{self.folder}/gpus")
+        self.assertNotIn("MPS", errors)
+
+
 class Run(job.Case):
     def test_what_was_recorded_and_the_next_command(self):
         _, _, errors = self.record()
@@ -182,13 +205,14 @@ class Analyze(job.Case):
         self.assertEqual((status, errors), (0, f"traintrace: there is no trace of rank 1 here; {there}"))
         self.assertIn("< cudaMemset", out)
 
-    def test_an_archive_that_is_compressed(self):
+    def test_an_archive_of_another_kind(self):
         self.record()
-        subprocess.run(["tar", "czf", "traces.tgz", "traintrace"], cwd=self.folder, check=True)
-        told = "traces.tgz: expected a tar archive that is not compressed: unpack it, and name the folder that comes out"
-        self.assertEqual(self.traintrace("analyze", "traces.tgz"), (2, "", f"traintrace: {told}\n"))
-        os.rename(f"{self.folder}/traces.tgz", f"{self.folder}/traintrace/traces.tgz")
-        self.assertIn("expected a tar archive that is not compressed", "\n".join(self.finding("trace.corrupt")["evidence"]))
+        subprocess.run(["tar", "cjf", "traces.tar.bz2", "traintrace"], cwd=self.folder, check=True)
+        told = ("traces.tar.bz2: expected a tar archive, as it is or compressed by gzip or zstd, outside of other archives: unpack it, and name "
+                "the folder that comes out")
+        self.assertEqual(self.traintrace("analyze", "traces.tar.bz2"), (2, "", f"traintrace: {told}\n"))
+        os.rename(f"{self.folder}/traces.tar.bz2", f"{self.folder}/traintrace/traces.tar.bz2")
+        self.assertIn("expected a tar archive, as it is", "\n".join(self.finding("trace.corrupt")["evidence"]))
 
     def test_a_trace_of_which_the_end_is_missing_is_not_whole(self):
         self.record()

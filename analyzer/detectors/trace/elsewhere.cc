@@ -1,6 +1,7 @@
 // Traces that exist, but on the disk of a host that cannot be reached from here.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -53,12 +54,20 @@ std::string node_list(const std::map<std::string, HostTraces>& hosts) {
              : " --nodelist=" + shell_word(fmt::format("{}", fmt::join(names, ",")));
 }
 
-std::string advice_for(const std::map<std::string, HostTraces>& hosts) {
+// Where their pointers lie, as other hosts see it if they share it.
+std::string shared_folder(const Run& run) {
+  std::error_code ignored;
+  const std::string named = folder_of_pointer(run.elsewhere.front());
+  const auto whole = std::filesystem::absolute(named, ignored).lexically_normal();
+  return named.empty() ? "FOLDER" : shell_word(whole.string());
+}
+
+std::string advice_for(const std::map<std::string, HostTraces>& hosts, const std::string& folder) {
   return fmt::format(
       "collect them on their hosts, into the folder that is analyzed here: srun --nodes={} "
-      "--ntasks-per-node=1{} traintrace collect FOLDER (or ssh HOST, kubectl exec, mpirun), then "
-      "analyze FOLDER again; TRAINTRACE_COLLECT=FOLDER makes the next job do it itself",
-      hosts.size(), node_list(hosts));
+      "--ntasks-per-node=1{} traintrace collect {} (or ssh HOST, kubectl exec, mpirun), then "
+      "analyze it again; with TRAINTRACE_COLLECT={} the next job does it itself",
+      hosts.size(), node_list(hosts), folder, folder);
 }
 
 }  // namespace
@@ -92,7 +101,7 @@ std::vector<Finding> find_traces_elsewhere(const Run& run) {
   }
   finding.evidence = cut(std::move(lines));
   finding.sides = all.empty() ? std::vector<Ranks>() : std::vector<Ranks>{all};
-  finding.advice = advice_for(hosts);
+  finding.advice = advice_for(hosts, shared_folder(run));
   return {finding};
 }
 

@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <map>
+#include <mutex>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "analyzer/reader/files/trace_bytes.h"
@@ -51,12 +54,30 @@ bool is_this_host(const std::string& host) {
   return uname(&names) == 0 && host == names.nodename;
 }
 
+// Where pointers lie, by host and path of the trace.
+struct Folders {
+  std::mutex mutex;
+  std::map<std::pair<std::string, std::string>, std::string> by_trace;
+};
+
+Folders& folders() {
+  static auto& all = *new Folders;
+  return all;
+}
+
+void note_pointer(const std::string& path, const ElsewhereTrace& trace) {
+  const size_t slash = path.rfind('/');
+  const std::lock_guard lock(folders().mutex);
+  folders().by_trace[{trace.host, trace.path}] = slash == path.npos ? "." : path.substr(0, slash);
+}
+
 ReadError not_here(const std::string& path, ElsewhereTrace trace) {
   ReadError error;
   error.file = path;
   error.message = "the trace is on host " + trace.host + " as " + trace.path +
                   ": collect it there (traintrace collect), or analyze it there";
   error.fatal = true;
+  note_pointer(path, trace);
   error.elsewhere = std::move(trace);
   return error;
 }
@@ -109,6 +130,12 @@ std::optional<ReadError> gone_from_here(const std::string& path) {
     return std::nullopt;
   }
   return not_here(path, std::move(**trace));
+}
+
+std::string folder_of_pointer(const ElsewhereTrace& trace) {
+  const std::lock_guard lock(folders().mutex);
+  const auto found = folders().by_trace.find({trace.host, trace.path});
+  return found == folders().by_trace.end() ? "" : found->second;
 }
 
 std::string host_list(const std::set<std::string>& hosts) {

@@ -18,6 +18,9 @@ std::optional<Result<std::string>> read_pointer_file(const std::string& path);
 // pointer `path` gives: hosts may be called alike.  Nothing: it is here, or `path` is no pointer.
 std::optional<ReadError> gone_from_here(const std::string& path);
 
+// The folder in which the pointer to it lies, as it was named; empty: none was read.
+std::string folder_of_pointer(const ElsewhereTrace& trace);
+
 // "n0, n1, n3"; of many the first and the last: "n000, .., n127".
 std::string host_list(const std::set<std::string>& hosts);
 

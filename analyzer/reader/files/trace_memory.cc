@@ -12,8 +12,9 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 
-#include "analyzer/isolation/answer_within.h"
+#include "analyzer/isolation/ask_each.h"
 #include "analyzer/reader/this_machine.h"
 #include "format/segments.h"
 
@@ -89,30 +90,11 @@ std::string whole_path(const std::string& folder) {
 // Where folders are that traces name, by name.  Any of them may lie on a file server that is gone,
 // and it may be anybody's: one that does not answer is not among these.
 std::map<std::string, std::string> resolved(std::set<std::string> names) {
-  constexpr auto kMostWait = std::chrono::seconds(1);
-  constexpr int kMostSilent = 4;
-  std::map<std::string, std::string> found;
-  for (int silent = 0; silent < kMostSilent && !names.empty(); ++silent) {
-    const Answer answer = answer_within(kMostWait, [&](const Say& say) {
-      for (const std::string& name : names) {
-        std::error_code ignored;
-        say(fs::weakly_canonical(name, ignored).string() + '\0');
-      }
-    });
-    std::string_view rest = answer.text;
-    for (size_t end = 0; !names.empty() && (end = rest.find('\0')) != rest.npos;
-         rest.remove_prefix(end + 1)) {
-      found.emplace(*names.begin(), rest.substr(0, end));
-      names.erase(names.begin());
-    }
-    if (answer.whole) {
-      break;
-    }
-    if (!names.empty()) {
-      names.erase(names.begin());  // that one does not answer
-    }
-  }
-  return found;
+  constexpr AskLimits kLimits = {std::chrono::seconds(1), 4};
+  return ask_each(std::move(names), kLimits, [](const std::string& name) {
+    std::error_code ignored;
+    return fs::weakly_canonical(name, ignored).string();
+  });
 }
 
 // Traces by the folder that they name.

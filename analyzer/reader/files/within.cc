@@ -7,32 +7,51 @@
 #include <mutex>
 
 #include "analyzer/reader/files/brought.h"
+#include "analyzer/reader/files/decompress.h"
 #include "analyzer/reader/files/pack_file.h"
 #include "analyzer/reader/files/tar_file.h"
+#include "analyzer/reader/files/text_bytes.h"
+#include "analyzer/reader/files/unpacked_file.h"
 #include "format/segments.h"
+#include "format/trace_format.h"
 
 namespace traintrace {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A part of a file, as a tar archive has it.
-class PartSource : public ByteSource {
+// A file as a tar archive has it.
+class MemberOfTar : public ByteSource {
  public:
-  PartSource(std::shared_ptr<const InputFile> file, uint64_t offset, uint64_t bytes)
-      : file_(std::move(file)), offset_(offset), bytes_(bytes) {}
-  uint64_t bytes() const override { return bytes_; }
+  MemberOfTar(std::shared_ptr<const InputFile> file, TarMember member)
+      : file_(std::move(file)), member_(std::move(member)) {}
+  uint64_t bytes() const override { return member_.bytes; }
   size_t read(uint64_t offset, std::span<std::byte> into) const override {
-    const uint64_t left = offset < bytes_ ? bytes_ - offset : 0;
-    return file_->read(offset_ + offset,
-                       into.first(static_cast<size_t>(std::min<uint64_t>(left, into.size()))));
+    const std::vector<TarPart>& parts = member_.parts;
+    const uint64_t left = offset < member_.bytes ? member_.bytes - offset : 0;
+    into = into.first(static_cast<size_t>(std::min<uint64_t>(left, into.size())));
+    const uint64_t end = offset + into.size();
+    auto part =
+        std::upper_bound(parts.begin(), parts.end(), offset,
+                         [](uint64_t at, const TarPart& one) { return at < one.at + one.bytes; });
+    std::fill(into.begin(), into.end(), std::byte{0});
+    for (; part != parts.end() && part->at < end; ++part) {
+      const uint64_t from = std::max(offset, part->at);
+      const uint64_t to = std::min(end, part->at + part->bytes);
+      const auto wanted =
+          into.subspan(static_cast<size_t>(from - offset), static_cast<size_t>(to - from));
+      const size_t got = file_->read(part->offset + (from - part->at), wanted);
+      if (got < wanted.size()) {  // the archive ends here
+        return static_cast<size_t>(from - offset) + got;
+      }
+    }
+    return into.size();
   }
   std::vector<ReadError> problems() const override { return file_->problems(); }
 
  private:
   std::shared_ptr<const InputFile> file_;
-  uint64_t offset_;
-  uint64_t bytes_;
+  TarMember member_;
 };
 
 // The members of the archive that was looked at last: a thousand files in it are opened one after
@@ -94,13 +113,35 @@ Result<InputFile> open_in_tar(InputFile container, const std::string& rest) {
       continue;
     }
     InputFile inner(shared->path() + "/" + member.name,
-                    std::make_shared<PartSource>(shared, member.offset, member.bytes),
-                    shared->modified_ns());
+                    std::make_shared<MemberOfTar>(shared, member), shared->modified_ns());
     return rest.size() == member.name.size()
                ? Result<InputFile>(std::move(inner))
                : open_in(std::move(inner), rest.substr(member.name.size() + 1));
   }
   return no_such_file(shared->path() + "/" + rest);
+}
+
+// "x.ttz" of "/there/x.ttz.zst".
+std::string unpacked_name(const std::string& path) {
+  return fs::path(path).stem().string();
+}
+
+Result<InputFile> open_in_compressed(const InputFile& container, const std::string& rest) {
+  Result<UnpackedFile> unpacked = unpacked_file(container);
+  if (!unpacked) {
+    return unpacked.error();
+  }
+  InputFile whole(container.path(), unpacked->bytes, container.modified_ns());
+  if (is_tar(whole)) {
+    return open_in_tar(std::move(whole), rest);
+  }
+  const std::string name = unpacked_name(container.path());
+  if (!begins_with_folder(rest, name)) {
+    return no_such_file(container.path() + "/" + rest);
+  }
+  InputFile inner(container.path() + "/" + name, unpacked->bytes, container.modified_ns());
+  return rest.size() == name.size() ? Result<InputFile>(std::move(inner))
+                                    : open_in(std::move(inner), rest.substr(name.size() + 1));
 }
 
 Result<InputFile> open_in(InputFile container, const std::string& rest) {
@@ -109,6 +150,9 @@ Result<InputFile> open_in(InputFile container, const std::string& rest) {
   }
   if (is_tar(container)) {
     return open_in_tar(std::move(container), rest);
+  }
+  if (packing_of(container) != Packing::kNone) {
+    return open_in_compressed(container, rest);
   }
   return ReadError{container.path() + "/" + rest, 0, "cannot be opened: Not a directory", true,
                    false};
@@ -130,20 +174,56 @@ Result<InputFile> open_within(const std::string& path) {
   return no_such_file(path);
 }
 
-std::vector<std::string> paths_in_tar(const std::string& path, std::vector<ReadError>& errors) {
+bool is_archive(const std::string& path) {
+  const std::string head = text_of_file(path, kTarHeaderBytes).value_or("");
+  const auto is = [&](const auto& magic) {
+    return head.starts_with(std::string_view(magic, sizeof magic));
+  };
+  const bool is_trace = is(format::kMagic) || is(format::kPackMagic);
+  return is_tar_header(head) ||
+         (is_trace && packing_of(head_of(path, kPackingMagicBytes)) != Packing::kNone);
+}
+
+namespace {
+
+std::vector<std::string> paths_of_members(const InputFile& tar, std::vector<ReadError>& errors) {
+  const auto known = known_tar(tar);
   std::vector<std::string> paths;
-  const Result<InputFile> file = InputFile::open(path);
-  if (!file) {
-    errors.push_back(file.error());
-    return paths;
-  }
-  const auto known = known_tar(*file);
   paths.reserve(known->members.size());
   for (const TarMember& member : known->members) {
-    paths.push_back(path + "/" + member.name);
+    paths.push_back(tar.path() + "/" + member.name);
   }
   if (known->problem) {
     errors.push_back(*known->problem);
+  }
+  return paths;
+}
+
+}  // namespace
+
+std::vector<std::string> paths_in_archive(const std::string& path, std::vector<ReadError>& errors) {
+  const Result<InputFile> file = InputFile::open(path);
+  if (!file) {
+    errors.push_back(file.error());
+    return {};
+  }
+  if (packing_of(*file) == Packing::kNone) {
+    return paths_of_members(*file, errors);
+  }
+  const Result<UnpackedFile> unpacked = unpacked_file(*file);
+  if (!unpacked) {
+    errors.push_back(unpacked.error());
+    return {};
+  }
+  const InputFile whole(path, unpacked->bytes, file->modified_ns());
+  std::vector<std::string> paths = {path + "/" + unpacked_name(path)};
+  if (is_tar(whole)) {
+    // That the archive ends too early is the same once more.
+    std::vector<ReadError> of_tar;
+    paths = paths_of_members(whole, unpacked->problem ? of_tar : errors);
+  }
+  if (unpacked->problem) {
+    errors.push_back(*unpacked->problem);
   }
   return paths;
 }

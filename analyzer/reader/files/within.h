@@ -1,4 +1,5 @@
-// Files that lie within packs and tar archives, named as if those were folders.
+// Files that lie within packs and archives, named as if those were folders.  An archive is a tar
+// file, which gzip or zstd may have packed, or one packed file: x.ttz.zst/x.ttz.
 #pragma once
 
 #include <optional>
@@ -13,8 +14,10 @@ namespace traintrace {
 // `path` leads through a file.
 Result<InputFile> open_within(const std::string& path);
 
-// The paths of all files in this tar archive; what is wrong with it is added to `errors`.
-std::vector<std::string> paths_in_tar(const std::string& path, std::vector<ReadError>& errors);
+// By what is in it; one that is packed and not a tar file holds a trace.
+bool is_archive(const std::string& path);
+// The paths of all files in this archive; what is wrong with it is added to `errors`.
+std::vector<std::string> paths_in_archive(const std::string& path, std::vector<ReadError>& errors);
 
 // Whether this file is a pack; and the path of the trace in it.
 bool is_pack(const std::string& path);

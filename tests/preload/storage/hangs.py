@@ -2,7 +2,9 @@
 
   hangs.py LIBRARY JOB TRAINTRACE [TEST..]"""
 import contextlib
+import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -157,6 +159,52 @@ class Hangs(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
             self.assertLess(time.monotonic() - begun, 3 * 2 + SLACK)
             gone.wait()
+
+    def traintrace(self, *arguments):
+        """(exit status, stdout, stderr) and the seconds it took."""
+        begun = time.monotonic()
+        done = subprocess.run([storage.TRAINTRACE, *arguments], capture_output=True, text=True, timeout=storage.LONG, check=False)
+        return (done.returncode, done.stdout, done.stderr), time.monotonic() - begun
+
+    def test_a_job_whose_folder_is_gone_is_looked_at(self):
+        """Its memory is there."""
+        with contextlib.ExitStack() as stack:
+            disk = Hanging(stack, LOCAL, -1)
+            job, _ = self.at_work(stack, disk.folder)
+            disk.server.send_signal(signal.SIGSTOP)
+            stack.callback(disk.server.send_signal, signal.SIGCONT)
+            for target in ("--all", str(job.pid)):
+                (status, out, errors), took = self.traintrace("attach", target, "--interval=100ms")
+                self.assertIn(status, (0, 1), errors)  # other jobs may run here, and hang
+                if target != "--all":
+                    self.assertIn("main thread waits for another thread to end\n", out)
+                self.assertLess(took, 10 + SLACK)
+
+    def test_who_names_a_folder_that_is_gone_is_told(self):
+        with contextlib.ExitStack() as stack:
+            own = stack.enter_context(storage.empty_folder())
+            job = storage.start(own / "t", "calls", 10, 100, 7)
+            job.communicate(timeout=storage.LONG)
+            self.assertTrue(storage.until(lambda: storage.final(own / "t")))
+            gone = Hanging(stack, NETWORK, 0).folder / "t"
+            said = f"traintrace: {gone}: does not answer within 10 s: is its file server gone?\n"
+            attach = "traintrace: what runs can be looked at all the same: attach --all, or PIDs\n"
+            commands = (["analyze", gone], ["report", gone], ["dump", gone], ["collect", gone], ["top", "--once", gone], ["attach", gone],
+                        ["import", "kineto", gone, "--out=-"], ["collect", own / "t", f"--to={gone}"], ["diff", own / "t", gone])
+            begun = time.monotonic()
+            asking = [subprocess.Popen([storage.TRAINTRACE, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                      for command in commands]
+            for command, process in zip(commands, asking):
+                out, errors = process.communicate(timeout=storage.LONG)
+                self.assertEqual((process.returncode, out, errors), (2, "", said + (attach if command[0] == "attach" else "")), command)
+            self.assertLess(time.monotonic() - begun, 10 + 2 * SLACK)
+            # The rest is judged, and what is not there is told.
+            (status, out, errors), took = self.traintrace("analyze", "--format=json", str(gone), str(own / "t"))
+            self.assertEqual((status, errors), (1, ""))  # its job has ended with status 7
+            self.assertLess(took, 10 + SLACK)
+            corrupt = [finding for finding in json.loads(out)["findings"] if finding["code"] == "trace.corrupt"]
+            self.assertIn("does not answer within 10 s", "\n".join(corrupt[0]["evidence"]))
+            self.forget(job.pid)
 
     def test_it_answers(self):
         """What this server does when it does not hang is enough for a trace."""
