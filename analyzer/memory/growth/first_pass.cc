@@ -94,7 +94,10 @@ bool only_goes_forward(const ProcessTrace& trace, const Steps& steps) {
 }
 
 bool may_be_first_pass(const ProcessTrace& trace, const Steps& steps) {
-  if (steps.starts.empty() || !only_goes_forward(trace, steps)) {
+  const bool went_back =
+      std::any_of(trace.stacks.begin(), trace.stacks.end(),
+                  [](const auto& entry) { return is_of_training(entry.second); });
+  if (steps.starts.empty() || went_back || !only_goes_forward(trace, steps)) {
     return false;
   }
   Returns returns(trace, steps);
