@@ -168,6 +168,18 @@ class Packs(job.Case):
                     self.assertEqual(self.dump("single"), expected)
                     os.remove(f"{self.folder}/{name}{ending}")
 
+    def test_a_compressed_trace_of_any_length(self):
+        """Also of one that is as long as the parts in which it is unpacked."""
+        expected = self.dump(self.pack)
+        with open(self.pack, "rb") as file:
+            data = file.read()
+        for size in (65535, 65536, 65537, 131072):
+            with open(f"{self.folder}/x.ttz", "wb") as file:
+                file.write(data.ljust(size, b"\0"))
+            for command, ending in ((["gzip"], ".gz"), (["zstd", "-q"], ".zst")):
+                if self.pack_by(command, "x.ttz", "y.ttz" + ending):
+                    self.assertEqual(self.dump("y.ttz" + ending), expected)
+
     def test_a_folder_of_archives(self):
         """One of each host, and beside the traces that are in them."""
         self.record("--out=other", RANK="1", WORLD_SIZE="2")

@@ -94,9 +94,14 @@ Unpacking unzstd(const InputFile& file, const Take& take) {
     ZSTD_inBuffer from = {part.data(), part.size(), 0};
     while (true) {
       ZSTD_outBuffer into = {out.data(), out.size(), 0};
-      left_of_frame = ZSTD_decompressStream(stream.get(), &into, &from);
-      if (ZSTD_isError(left_of_frame) != 0) {
+      const size_t before = from.pos;
+      const size_t result = ZSTD_decompressStream(stream.get(), &into, &from);
+      if (ZSTD_isError(result) != 0) {
         return Unpacking::kDamaged;
+      }
+      // After a frame that fills `out` exactly it asks for the head of another one.
+      if (from.pos != before || into.pos > 0) {
+        left_of_frame = result;
       }
       if (into.pos > 0 && !take({out.data(), into.pos})) {
         return Unpacking::kStopped;
