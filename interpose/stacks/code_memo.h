@@ -29,7 +29,7 @@ struct LineTableSample {
 class CodeMemo {
  public:
   struct alignas(64) Entry {  // of whole cache lines
-    uint64_t code;  // 0: none
+    uint64_t code;            // 0: none
     uint64_t file;
     uint64_t name;
     uint64_t table_address;
