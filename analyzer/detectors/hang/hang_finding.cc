@@ -85,6 +85,26 @@ void add_deaths(const Run& run, const Wait& wait, Finding& finding) {
   }
 }
 
+// "rank 2 was ended by signal 15 (Terminated) at +72.000 s, after others had waited for it for
+// 70.7 s": that is no reason.
+void add_ends_of_missing(const Run& run, const Hang& hang, Finding& finding) {
+  for (const Rank rank : hang.roots) {
+    const RankState* const state = state_of(run, rank);
+    const int ended = state == nullptr ? -1 : trace_of(run, *state).wait_status;
+    if (hang.fate == Fate::kAlive && ended >= 0 && WIFSIGNALED(ended) &&
+        state->life.evidence == EndEvidence::kNoted) {
+      TimeNs since = state->life.ended;
+      for (const Waiter& waiter : wait_of(run, hang).waiters) {
+        since = std::min(since, waiter.since);
+      }
+      finding.evidence.push_back(
+          fmt::format("rank {} was ended by {} at {}, after others had waited for it for {}",
+                      rank.value, signal_text(WTERMSIG(ended)), run_time(run, state->life.ended),
+                      seconds(elapsed(since, state->life.ended))));
+    }
+  }
+}
+
 void add_evidence(const Run& run, const Hang& hang, Finding& finding) {
   const Wait& wait = wait_of(run, hang);
   if (wait.details.enter != 0) {
@@ -111,6 +131,7 @@ void add_evidence(const Run& run, const Hang& hang, Finding& finding) {
                                " gave the communicator up: what they report is a consequence");
   }
   add_deaths(run, wait, finding);
+  add_ends_of_missing(run, hang, finding);
   std::vector<const Wait*> behind;
   for (const Wait& other : run.waits.waits) {
     if (&other != &wait &&
@@ -361,8 +382,12 @@ std::string further_text(const Run& run, const Hang& hang) {
 }
 
 std::string never_text(const Run& run, const Ranks& ranks, std::string_view done) {
+  const bool may_still = run.live && std::any_of(ranks.begin(), ranks.end(), [&](Rank rank) {
+                           const RankState* const state = state_of(run, rank);
+                           return state == nullptr || !has_ended(*state);
+                         });
   return fmt::format("{} {}",
-                     !run.live           ? "never"
+                     !may_still          ? "never"
                      : ranks.size() == 1 ? "has not"
                                          : "have not",
                      done);

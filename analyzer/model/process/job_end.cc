@@ -166,6 +166,11 @@ bool JobEnd::was_first(const RankState& state) const {
          });
 }
 
+bool JobEnd::was_asked_to(const RankState& state) const {
+  const auto own = end_of(state);
+  return own != ends_.end() && own->by() == EndedBy::kStop;
+}
+
 TimeNs JobEnd::end_began(const RankState& state, const Ranks& waiting) const {
   const RankEnd* const failure = failure_before(state, waiting);
   return failure != nullptr ? failure->time : ends_.front().time;

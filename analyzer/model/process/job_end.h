@@ -49,6 +49,8 @@ class JobEnd {
 
   // It failed or was killed, as was noted, and all others were asked to end later: by what noticed.
   bool was_first(const RankState& state) const;
+  // By a signal of somebody's; that others missed it for long by then was the reason, if any.
+  bool was_asked_to(const RankState& state) const;
   // All have ended, and the first of them was asked to.
   bool was_stopped() const { return stopped_; }
   // Those of which it was noted that they ended and not how; by time.

@@ -265,13 +265,17 @@ std::optional<Fate> first_fate_of(const Graph& graph, Rank root, const Testimony
   const TimeNs gap = std::max(elapsed(skew, seen), certain_gap(graph, *state, wait));
   const Ranks waiting = graph.search.victims_of({root});
   const bool is_consequence = graph.end.is_consequence(*state, waiting);
+  // It was there, and asked to end when they had waited for long: its end is not why they wait.
+  const bool ended_hanging =
+      graph.end.was_asked_to(*state) && testimony.witnessed >= run.hang_after;
   if (is_consequence) {
     // It may have been stuck before.
     const TimeNs before = elapsed(testimony.start, graph.end.end_began(*state, waiting));
     if (std::min(testimony.witnessed, before) < run.hang_after) {
       return std::nullopt;
     }
-  } else if (state->ending == Ending::kExited && !ended_behind_abort(run, *state, wait)) {
+  } else if (state->ending == Ending::kExited && !ended_hanging &&
+             !ended_behind_abort(run, *state, wait)) {
     if (exited_normally(run, *state)) {
       return long_enough ? std::optional(Fate::kExited) : std::nullopt;
     }
@@ -280,7 +284,8 @@ std::optional<Fate> first_fate_of(const Graph& graph, Rank root, const Testimony
            : elapsed(-skew, seen) >= -kAliveUncertain ? std::optional(Fate::kPerhapsExited)
                                                       : std::nullopt;
   }
-  if (state->ending != Ending::kRunning && state->ending != Ending::kExited && !is_consequence) {
+  if (state->ending != Ending::kRunning && state->ending != Ending::kExited && !is_consequence &&
+      !ended_hanging) {
     if (graph.end.was_first(*state) && testimony.witnessed < run.hang_after) {
       return Fate::kDied;
     }
