@@ -71,8 +71,12 @@ class Describer {
     const Call& call = program.calls[at];
     SideCall side{program.rank, program.state->process, {}};
     side.item = sequence_item(run_.processes[side.process], *call.operation);
-    if (&program == &twin_ && call.operation->collective) {
-      side.item.operation.sequence = number_at(communicator);
+    if (&program == &twin_) {
+      if (call.operation->collective) {
+        side.item.operation.sequence = number_at(communicator);
+      } else {
+        side.item.operation.peer = peer_there(own_, communicator, call);
+      }
     }
     return side;
   }

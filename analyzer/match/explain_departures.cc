@@ -305,6 +305,7 @@ bool explain_by(Run& run, DeparturesFrom known, const std::vector<Program>& prog
     return false;
   }
   const Standings standings(run);
+  StreamRepairs repairs(run);
   for (const Departure& departure : departures) {
     if ((departure.told == DepartureTold::kByHabit && !is_seen_elsewhere(programs, departure) &&
          is_tie_of_collectives(run, graph)) ||
@@ -315,7 +316,7 @@ bool explain_by(Run& run, DeparturesFrom known, const std::vector<Program>& prog
     const Ranks victims = waiting(run, standings, {departure.rank});
     const Freed freed = !divergence || victims.empty() ? Freed::kNobody
                         : known == DeparturesFrom::kStreams
-                            ? freed_in_streams(run, graph.waits, programs, departure)
+                            ? repairs.freed_by(programs, departure)
                             : freed_by_repair(run, standings, programs, {departure});
     const std::vector<Departure> together = with_those_alike(programs, departures, departure);
     if (known == DeparturesFrom::kOrder && freed != Freed::kAll && together.size() > 1 &&
@@ -365,6 +366,7 @@ void explain_by_departures(Run& run, DeparturesFrom known, const ReadEvents& rea
 void correct_by_departures(Run& run, const ReadEvents& read_events, WaitGraph& graph) {
   const std::vector<Program> programs = programs_of(run);
   const Standings standings(run);
+  StreamRepairs repairs(run);
   for (const Departure& departure : departures_of(run, programs, lone_deviants(run))) {
     auto divergence = divergence_of(run, programs, departure);
     if (divergence && read_events) {
@@ -378,7 +380,7 @@ void correct_by_departures(Run& run, const ReadEvents& read_events, WaitGraph& g
         std::any_of(run.divergences.begin(), run.divergences.end(),
                     [&](const Divergence& one) { return is_moved_call(programs, departure, one); });
     if ((told || tells_more(run, graph, departure, *divergence)) &&
-        freed_in_streams(run, graph.waits, programs, departure) != Freed::kNobody) {
+        repairs.freed_by(programs, departure) != Freed::kNobody) {
       blame(run, standings, {departure.rank}, *divergence, victims, graph);
       return;
     }

@@ -321,4 +321,19 @@ std::optional<size_t> counterpart_of(const Run& run, size_t communicator, Rank o
   return std::nullopt;
 }
 
+int peer_there(const Program& own, size_t communicator, const Call& theirs) {
+  std::optional<int> peer;
+  for (const Call& call : own.calls) {
+    if (call.communicator != communicator || call.operation->collective ||
+        call.without_line != theirs.without_line) {
+      continue;
+    }
+    if (peer && *peer != call.operation->peer) {
+      return theirs.operation->peer;  // of an all-to-all: with every member
+    }
+    peer = call.operation->peer;
+  }
+  return peer.value_or(theirs.operation->peer);
+}
+
 }  // namespace traintrace

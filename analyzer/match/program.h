@@ -49,4 +49,9 @@ const Program* program_of(const std::vector<Program>& programs, Rank rank);
 // it has none such, or that is not known.
 std::optional<size_t> counterpart_of(const Run& run, size_t communicator, Rank other, Rank rank);
 
+// Whom a rank that runs the same program exchanges the message `theirs` of another with, on the
+// communicator where it has its place: another member than that one, if each sends to the next in a
+// ring.
+int peer_there(const Program& own, size_t communicator, const Call& theirs);
+
 }  // namespace traintrace

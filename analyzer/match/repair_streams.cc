@@ -268,21 +268,29 @@ Ranks stuck_in(const std::vector<Wait>& waits, const Ranks& freed) {
 
 }  // namespace
 
-Freed freed_in_streams(Run& run, const std::vector<Wait>& waits,
-                       const std::vector<Program>& programs, const Departure& departure) {
-  const auto queue = repaired_calls(run, programs, departure);
+const Ranks& StreamRepairs::waiting() {
+  if (!waiting_) {
+    std::vector<Divergence> divergences = run_.divergences;  // some are dropped on the way
+    waiting_ = waiters_of(waits_in(run_));
+    run_.divergences = std::move(divergences);
+  }
+  return *waiting_;
+}
+
+Freed StreamRepairs::freed_by(const std::vector<Program>& programs, const Departure& departure) {
+  const auto queue = repaired_calls(run_, programs, departure);
   if (!queue) {
     return Freed::kNobody;
   }
-  RepairedTrace repaired(run, programs, departure);
+  RepairedTrace repaired(run_, programs, departure);
   repaired.apply(*queue);
   if (repaired.is_at_odds()) {
     return Freed::kNobody;
   }
-  const Ranks before = waiters_of(waits);
+  const Ranks& before = waiting();
   const Program& own = *program_of(programs, departure.rank);
-  const Exchanged exchanged(run, own.state->process, departure.rank, repaired.take());
-  const std::vector<Wait> after = waits_in(run);
+  const Exchanged exchanged(run_, own.state->process, departure.rank, repaired.take());
+  const std::vector<Wait> after = waits_in(run_);
   Ranks freed = {departure.rank};
   const Ranks waiting = waiters_of(after);
   for (const Rank rank : before) {

@@ -2,6 +2,7 @@
 // calls that it should have made, and what can complete is found again (judge/completion.h).
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "analyzer/match/departures.h"
@@ -10,8 +11,20 @@
 
 namespace traintrace {
 
-// `waits`: those of the run as it is.  The trace of the rank is exchanged for the time of the call.
-Freed freed_in_streams(Run& run, const std::vector<Wait>& waits,
-                       const std::vector<Program>& programs, const Departure& departure);
+// Of one run, as much of its operations as is kept now: what waits then is compared with what waits
+// in the same run after a repair.
+class StreamRepairs {
+ public:
+  explicit StreamRepairs(Run& run) : run_(run) {}
+
+  // The trace of the rank is exchanged for the time of the call.
+  Freed freed_by(const std::vector<Program>& programs, const Departure& departure);
+
+ private:
+  const Ranks& waiting();
+
+  Run& run_;
+  std::optional<Ranks> waiting_;  // without a repair
+};
 
 }  // namespace traintrace

@@ -100,9 +100,12 @@ class Repair {
         if (missing.sequence == 0) {
           return false;
         }
-      } else if (at + i < queue.size() && !queue[at + i].operation->collective &&
-                 missing.operation->group != 0) {
-        missing.group = queue[at + i].group;
+      } else {
+        missing.peer = peer_there(own_, *own, twin_.calls[departure_.twin_at + i]);
+        if (at + i < queue.size() && !queue[at + i].operation->collective &&
+            missing.operation->group != 0) {
+          missing.group = queue[at + i].group;
+        }
       }
       queue.insert(queue.begin() + static_cast<ptrdiff_t>(at + i), missing);
     }
