@@ -117,34 +117,37 @@ bool Products::wants(std::string_view name) {
 
 void Products::add(const Event& event, const Span& span, uint32_t thread) {
   const Plain* const plain = plain_of(event.name);
-  Operator added;
-  added.product = plain == nullptr ? MatrixProduct() : product_of(event, plain->first);
-  added.product.is_plain = plain != nullptr;
+  MatrixProduct added = plain == nullptr ? MatrixProduct() : product_of(event, plain->first);
+  added.is_plain = plain != nullptr;
   ranges_.push_back({span, thread, static_cast<uint32_t>(operators_.size())});
   operators_.push_back(added);
 }
 
 // An operator may call itself again with other types (autocast), or another one.  The innermost
 // is what is computed; what the outer one launches by itself only prepares it.
-void Products::drop_outer(size_t threads) {
+std::vector<bool> Products::with_inner(size_t threads) const {
+  std::vector<bool> found(operators_.size());
   OpenRanges open(threads);
   for (const Range& range : ranges_) {
     std::vector<const Range*>& stack = open.at(range.thread, range.span.begin_ns);
-    if (!stack.empty() && operators_[range.what].product.is_plain) {
-      operators_[stack.back()->what].has_inner = true;
+    if (!stack.empty() && operators_[range.what].is_plain) {
+      found[stack.back()->what] = true;
     }
     stack.push_back(&range);
   }
+  return found;
 }
 
 void Products::finish(Timeline& timeline) {
   // Our own exports say of each kernel what it computes; their operators have no shapes.
   if (!timeline.products.empty()) {
-    ranges_.clear();
-    operators_.clear();
+    ranges_ = {};
+    operators_ = {};
+    sort_products(timeline);
+    return;
   }
   sort_ranges(ranges_);
-  drop_outer(timeline.threads.size());
+  const std::vector<bool> outer = with_inner(timeline.threads.size());
   std::vector<LaunchedFor> launched;
   visit_innermost(ranges_, timeline.threads.size(), timeline.calls,
                   [&](const HostCall& call, const Range* range) {
@@ -152,18 +155,23 @@ void Products::finish(Timeline& timeline) {
                       launched.push_back({call.correlation, range->what});
                     }
                   });
+  ranges_ = {};
   const std::vector<uint64_t> main = main_work(timeline, std::move(launched), operators_.size());
+  size_t kept = 0;
   for (size_t i = 0; i < operators_.size(); ++i) {
-    Operator& each = operators_[i];
     // What has none ran on the CPU, was captured, or is not in the trace.
-    if (main[i] != 0 && !(each.product.is_plain && each.has_inner)) {
-      each.product.correlation = main[i];
-      timeline.products.push_back(each.product);
+    if (main[i] != 0 && !(operators_[i].is_plain && outer[i])) {
+      operators_[kept] = operators_[i];
+      operators_[kept++].correlation = main[i];
     }
   }
+  const bool few = kept < operators_.size() / 2;
+  operators_.resize(kept);
+  if (few) {
+    operators_.shrink_to_fit();
+  }
+  timeline.products = std::exchange(operators_, {});
   sort_products(timeline);
-  ranges_ = {};
-  operators_ = {};
 }
 
 std::string told_product(const MatrixProduct& product) {

@@ -24,15 +24,11 @@ class Products {
   void finish(Timeline& timeline);
 
  private:
-  struct Operator {
-    MatrixProduct product;  // without its correlation
-    bool has_inner = false;
-  };
+  // Of each operator: whether it calls one that is a plain product.
+  std::vector<bool> with_inner(size_t threads) const;
 
-  void drop_outer(size_t threads);
-
-  std::vector<Range> ranges_;  // by operator
-  std::vector<Operator> operators_;
+  std::vector<Range> ranges_;             // by operator
+  std::vector<MatrixProduct> operators_;  // without their correlations, until all is read
 };
 
 // "TYPE BATCH M N K", "TYPE" where the shape is not known, "part" of no plain product.
