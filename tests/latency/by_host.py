@@ -154,8 +154,9 @@ def problem(case, findings, codes, key, printed):
     if sync and not any(said in line for line in sync["evidence"]):
         return f"not said that the host did something else: {sync}"
     values = [finding["values"][key] for finding in found.values() if key and key in finding["values"]]
-    if not all(0.8 * printed[key] <= value <= 1.02 * printed[key] for value in values):
-        return f"{key}: {printed[key]} were lost, found {values}"
+    lost = printed.get(key, 0) + printed.get("lost_before_ns", 0)  # by calls alone the first step does not begin later than its first copy
+    if not all(0.8 * lost <= value <= 1.02 * lost for value in values):
+        return f"{key}: {lost} were lost, found {values}"
     return None
 
 

@@ -142,7 +142,8 @@ void feeds(Job& job, int steps, size_t bytes, bool is_pinned, bool synchronises,
     }
   }
   job.synchronise();
-  say("lost_ns", before_first_step + job.begins.since(job.ends, 1));
+  say("lost_ns", job.begins.since(job.ends, 1));
+  say("lost_before_ns", before_first_step);
 }
 
 void allocates_in_loop(Job& job, int steps, int per_step, bool reads) {
