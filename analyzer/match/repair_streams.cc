@@ -268,7 +268,7 @@ Ranks stuck_in(const std::vector<Wait>& waits, const Ranks& freed) {
 
 }  // namespace
 
-const Ranks& StreamRepairs::waiting() {
+const Ranks& StreamRepairs::waiting_unrepaired() {
   if (!waiting_) {
     std::vector<Divergence> divergences = run_.divergences;  // some are dropped on the way
     waiting_ = waiters_of(waits_in(run_));
@@ -287,7 +287,7 @@ Freed StreamRepairs::freed_by(const std::vector<Program>& programs, const Depart
   if (repaired.is_at_odds()) {
     return Freed::kNobody;
   }
-  const Ranks& before = waiting();
+  const Ranks& before = waiting_unrepaired();
   const Program& own = *program_of(programs, departure.rank);
   const Exchanged exchanged(run_, own.state->process, departure.rank, repaired.take());
   const std::vector<Wait> after = waits_in(run_);

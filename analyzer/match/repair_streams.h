@@ -21,7 +21,7 @@ class StreamRepairs {
   Freed freed_by(const std::vector<Program>& programs, const Departure& departure);
 
  private:
-  const Ranks& waiting();
+  const Ranks& waiting_unrepaired();
 
   Run& run_;
   std::optional<Ranks> waiting_;  // without a repair
