@@ -194,7 +194,8 @@ std::optional<int64_t> steps_overwritten(const ProcessTrace& trace, const Steps&
 // Of the last step, as far as the places that are called as often tell, which is no longer than
 // two others.
 TimeNs end_of_last_step(const Sites& sites, const Steps& steps) {
-  const TimeNs length = elapsed(steps.first(), steps.last()) / std::max<TimeNs>(steps.count(), 1);
+  const TimeNs length = elapsed(steps.first(), steps.last()) /
+                        std::max<TimeNs>(static_cast<TimeNs>(steps.count()), 1);
   TimeNs end = steps.last();
   for (const auto& [site, times] : sites) {
     const size_t calls = times.size();

@@ -108,10 +108,9 @@ std::error_code list_folder(const fs::path& folder, Inputs& inputs, Listing& lis
 }
 
 std::vector<std::string> paths_of(const std::vector<OtherFile>& files) {
-  std::vector<std::string> paths;
-  for (const OtherFile& file : files) {
-    paths.push_back(file.path);
-  }
+  std::vector<std::string> paths(files.size());
+  std::transform(files.begin(), files.end(), paths.begin(),
+                 [](const OtherFile& file) { return file.path; });
   return paths;
 }
 
