@@ -204,6 +204,7 @@ struct FileHeader {
   char collect[512];               // TRAINTRACE_COLLECT, absolute; empty: nothing is collected
   int32_t collect_problem;         // errno of the last attempt
   uint64_t collected_realtime_ns;  // when a pack was written there last; 0: never
+  uint64_t mount_namespace;  // inode of /proc/self/ns/mnt: where `folder` is a path.  0: not known
 };
 static_assert(sizeof(FileHeader) <= 4096);
 inline constexpr uint32_t kHeaderBytes = 4096;

@@ -17,8 +17,9 @@
 namespace traintrace {
 namespace {
 
-// Of a process in another PID namespace nothing is known but when it was last alive; and a memory
-// that cannot be copied anywhere is kept so long for somebody who looks for it.
+// Of a process in another PID namespace nothing is known but when it was last alive; a memory
+// whose folder may be one of another mount namespace is left to those who see that; and what cannot
+// be copied anywhere is kept so long for somebody who looks for it.
 constexpr uint64_t kOldSeconds = 3600;
 // Younger ones are being set up, or have just lost their process.
 constexpr uint64_t kYoungSeconds = 10;
@@ -50,6 +51,13 @@ bool is_gone(const format::FileHeader& memory, const Identity& self) {
           is_old(memory.anchors[newest].realtime_ns, nanoseconds(CLOCK_REALTIME)));
 }
 
+// Whether the folder of the trace is what this process finds at its path.  Containers share
+// /dev/shm, and the number of a process with it, more often than their folders.
+bool sees_folder(const format::FileHeader& memory, const Identity& self) {
+  return memory.mount_namespace == 0 || self.mount_namespace == 0 ||
+         memory.mount_namespace == self.mount_namespace;
+}
+
 bool copied_out(format::FileHeader* memory, int descriptor) {
   CopyOut copy;
   return copy.start(memory, descriptor, CopyOut::LastWord::kWhenGone) &&
@@ -65,15 +73,16 @@ void finish(int folder, const char* name, const Identity& self) {
     return;  // it has a keeper
   }
   format::FileHeader* const memory = map_trace_memory(file);
-  // Whoever sets one up has locked it: without a header it was given up.
-  const bool useless = !memory || age_seconds(file) > kOldSeconds;
+  const bool old = age_seconds(file) > kOldSeconds;
   const bool gone = memory && is_gone(*memory, self);
   if (gone && memory->gone_how == format::kNotSeenGone) {
     memory->gone_boottime_ns = boottime_ns();
     memory->gone_realtime_ns = nanoseconds(CLOCK_REALTIME);
     memory->gone_how = format::kSeenGone;
   }
-  if ((gone && copied_out(memory, file)) || (useless && (gone || !memory))) {
+  const bool copies = gone && (old || sees_folder(*memory, self));
+  // Whoever sets one up has locked it: without a header it was given up.
+  if ((copies && copied_out(memory, file)) || (old && gone) || !memory) {
     unlinkat(folder, name, 0);
   }
   if (memory) {

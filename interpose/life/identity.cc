@@ -76,6 +76,12 @@ void read_launch(Identity& identity) {
   }
 }
 
+// 0: it cannot be seen.
+uint64_t inode_of(const char* path) {
+  struct stat status;
+  return stat(path, &status) == 0 ? status.st_ino : 0;
+}
+
 }  // namespace
 
 Identity identify() noexcept {
@@ -90,10 +96,8 @@ Identity identify() noexcept {
   identity.parent_pid = getppid();
   identity.start_time = start_time_of(identity.pid);
   read_boot_id(identity.boot_id);
-  struct stat status;
-  if (stat("/proc/self/ns/pid", &status) == 0) {
-    identity.pid_namespace = status.st_ino;
-  }
+  identity.pid_namespace = inode_of("/proc/self/ns/pid");
+  identity.mount_namespace = inode_of("/proc/self/ns/mnt");
   read_launch(identity);
   return identity;
 }

@@ -13,7 +13,8 @@ struct Identity {
   int32_t parent_pid;
   uint64_t start_time;  // field 22 of /proc/PID/stat
   uint64_t boot_id[2];
-  uint64_t pid_namespace;
+  uint64_t pid_namespace;  // 0: not known, as the next one
+  uint64_t mount_namespace;
   uint32_t launch_rank;  // + 1; 0: no launcher said it
   uint32_t launch_world;
 };

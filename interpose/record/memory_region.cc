@@ -164,6 +164,7 @@ void fill_header(format::FileHeader* file, const format::FileHeader& layout,
   file->start_time = identity.start_time;
   memcpy(file->boot_id, identity.boot_id, sizeof file->boot_id);
   file->pid_namespace = identity.pid_namespace;
+  file->mount_namespace = identity.mount_namespace;
   memcpy(file->host, identity.host, sizeof file->host);
   file->gone_status = -1;
   file->keeper_descriptor = -1;

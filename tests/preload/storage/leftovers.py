@@ -1,6 +1,7 @@
 """What a recorded process leaves behind: its trace, and nothing else.
 
   leftovers.py LIBRARY JOB TRAINTRACE"""
+import contextlib
 import os
 import re
 import resource
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 import unittest
+from pathlib import Path
 
 import storage
 
@@ -71,6 +73,46 @@ class Leftovers(unittest.TestCase):
             self.assertIsNotNone(storage.final(folder / "trace", 20))
             self.assertTrue(storage.until(lambda: set(storage.MEMORY.glob("*.trace")) <= before))
             self.assertTrue(storage.until(lambda: not storage.keepers(), KEEPER_GONE), storage.keepers())
+
+    def kill_with_keeper(self, job, counts):
+        """Its named memory, which nobody copies any more, as if it had been so for long enough to be looked after."""
+        self.assertTrue(storage.until(counts.returned))
+        memory = storage.memory_of(job.pid)
+        self.assertTrue(storage.until(lambda: storage.Header(memory).keeper_pid))
+        keeper = storage.Header(memory).keeper_pid
+        for pid in (keeper, job.pid):
+            os.kill(pid, signal.SIGKILL)
+        job.communicate(timeout=storage.LONG)
+        self.assertTrue(storage.until(lambda: not storage.alive(keeper)))
+        os.utime(memory, (time.time() - 60,) * 2)
+        return memory
+
+    def test_of_another_mount_namespace(self):
+        """Containers that share /dev/shm do not share their folders: a job outside can neither copy what was left within one, nor tell that
+        its folder was removed, and leaves it to the next job within."""
+        with contextlib.ExitStack() as stack:
+            folder = stack.enter_context(storage.empty_folder())
+            (folder / "within").mkdir()
+            container = subprocess.Popen(["unshare", "-m", "--propagation=private", "sh", "-c", 'mount -t tmpfs tmpfs "$0" && echo mounted && exec sleep 1000',
+                                          str(folder / "within")], stdout=subprocess.PIPE, text=True)
+            stack.callback(container.communicate)
+            stack.callback(container.kill)
+            self.assertEqual(container.stdout.readline(), "mounted\n")
+            enter = ("nsenter", "-m", "-t", str(container.pid))
+            counts = storage.Counts(folder)
+            job = storage.start(folder / "within/job/trace", "work", counts.path, 60, 2, 1000, 0, before=enter)
+            memory = self.kill_with_keeper(job, counts)
+            for elsewhere in ("other", "one more"):
+                other = storage.start(folder / elsewhere, "once")
+                self.assertEqual((*other.communicate(timeout=storage.LONG), other.returncode), ("", "", 0))
+                self.nothing_left(other.pid)
+                self.assertTrue(memory.exists(), "removed by a job that cannot see its folder")
+            self.assertEqual(list((folder / "within").iterdir()), [])
+            other = storage.start(folder / "within/next", "once", before=enter)
+            self.assertEqual((*other.communicate(timeout=storage.LONG), other.returncode), ("", "", 0))
+            self.nothing_left(job.pid)
+            within = Path(f"/proc/{container.pid}/root{folder}/within/job/trace")
+            self.assertEqual(len(list(within.glob(f"*.{job.pid}.*.trace"))), 1)
 
     @staticmethod
     def is_cut_short(trace):
