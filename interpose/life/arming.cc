@@ -40,6 +40,7 @@
 #include "interpose/record/sections.h"
 #include "interpose/record/stats.h"
 #include "interpose/stacks/loader_walk.h"
+#include "interpose/stacks/objects.h"
 #include "interpose/stacks/stacks.h"
 #include "interpose/tables/state.h"
 
@@ -173,7 +174,10 @@ bool fill(const Settings& settings, const MemoryRegion& region) {
   }
   g_stack_mode = settings.stacks;
   g_gpu_progress = settings.gpu_progress;
-  set_python_lookup(look_up);
+  set_python_lookup(symbol_elsewhere, keep_loaded);
+  if (settings.stacks == Stacks::kPython || settings.stacks == Stacks::kAll) {
+    find_python();  // here, where nobody is kept waiting if the loader is
+  }
   state_start(region.header);
   versions_start();
   ThreadState* const self = claim_thread();
