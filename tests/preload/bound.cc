@@ -87,7 +87,7 @@ TEST(Bound, EachExtensionReachesItsOwnRuntime) {
 ROLE(runtime_for_all) {
   const std::string& folder = arguments.at(0);
   void* const first = open_as(folder + "/libcudart-first.so", RTLD_GLOBAL);
-  void* const second = open_as(folder + "/libextension.so", RTLD_LOCAL);
+  void* const second = open_as(folder + "/libcudart-second.so", RTLD_LOCAL);
   const int results[] = {find<int()>(first, "launch")(), find<int()>(second, "launch")()};
   std::printf("%d %d\n", results[0], results[1]);
   return 0;
@@ -177,16 +177,19 @@ struct PythonFunction {
 constexpr int kNoArguments = 4;
 constexpr const char* kPython = "libpython3.11.so.1.0";
 
+// Loaded before Python, or it might be bound to something there, which would keep that.
+void* g_runtime = nullptr;
+
 int allocate_once() {
-  static void* const runtime = dlopen("libcudart.so.13", RTLD_NOW);
   void* memory = nullptr;
-  const int result = find<int(void**, size_t)>(runtime, "cudaMalloc")(&memory, 64);
-  return result != 0 ? result : find<int(void*)>(runtime, "cudaFree")(memory);
+  const int result = find<int(void**, size_t)>(g_runtime, "cudaMalloc")(&memory, 64);
+  return result != 0 ? result : find<int(void*)>(g_runtime, "cudaFree")(memory);
 }
 
 void* (*g_number)(long) = nullptr;
 
 ROLE(embedded) {
+  g_runtime = dlopen("libcudart.so.13", RTLD_NOW);
   for (int round = 0; round < 3; ++round) {
     void* const python = dlopen(kPython, RTLD_NOW | RTLD_GLOBAL);
     PythonFunction functions[] = {
