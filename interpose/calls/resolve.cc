@@ -120,9 +120,15 @@ void* ask_loaded(const char* library, SymbolId symbol, const char* version = nul
 }
 
 // What the caller's own libraries have: it may be loaded with RTLD_LOCAL, out of our sight.
-void* ask_for_caller(const void* caller, SymbolId symbol) {
+void* ask_for_caller(const void* caller, SymbolId symbol, const char* version = nullptr) {
   const link_map* const map = map_of(caller);
-  return map && map->l_name[0] ? ask_loaded(map->l_name, symbol) : nullptr;
+  return map && map->l_name[0] ? ask_loaded(map->l_name, symbol, version) : nullptr;
+}
+
+// Of the functions that the caller is linked to.
+const char* version_for(const void* caller, SymbolId symbol) {
+  const link_map* const map = map_of(caller);
+  return map ? needed_version(*map, library_of(symbol)) : nullptr;
 }
 
 template <size_t kCount>
@@ -195,12 +201,10 @@ bool is_of_one_library(SymbolId symbol) {
   return library_of(symbol) != format::Library::Driver && entry_of(symbol) != nullptr;
 }
 
-enum class Reach : uint8_t { kAll, kOwnLibrary };
-
 // With one function all of its library: a later call may come from a thread that another one waits
 // for while it holds the loader's lock, as constructors and destructors of libraries do.  Some ms,
-// once for each copy.
-void adopt_rest(void* first, SymbolId of, int copy, Reach reach) {
+// once for each copy.  `version`: as its callers are linked to it.
+void adopt_rest(void* first, SymbolId of, int copy, const char* version) {
   const format::Library library = library_of(of);
   static constinit bool done[format::kLibraryCount][kMaxCopies] = {};
   if (entry_of(of) == nullptr ||
@@ -209,22 +213,18 @@ void adopt_rest(void* first, SymbolId of, int copy, Reach reach) {
   }
   const link_map* const map = map_of(first);
   void* const own = map && map->l_name[0] ? handle_if_loaded(map->l_name) : nullptr;
-  void* const handle = reach == Reach::kAll ? RTLD_NEXT : own;
-  for (SymbolId symbol = 0; handle && symbol < kSymbolCount; ++symbol) {
-    void* expected = nullptr;
+  for (SymbolId symbol = 0; own && symbol < kSymbolCount; ++symbol) {
     if (library_of(symbol) != library || entry_of(symbol) == nullptr ||
         __atomic_load_n(&g_originals[copy][symbol], __ATOMIC_RELAXED) != nullptr) {
       continue;
     }
-    void* const found = ask(handle, symbol);
-    if (found == nullptr) {
-      continue;
-    }
-    const bool is_own = own != nullptr && real_lookup(own, name_of(symbol)) == found;
-    if (!is_own && reach == Reach::kAll) {
-      adopt(found, symbol, copy);  // of another library, which has to stay, too
-    } else if (is_own) {
-      __atomic_compare_exchange_n(&g_originals[copy][symbol], &expected, found, false,
+    void* const in_own = ask(own, symbol);
+    void* const in_sight = ask_version(RTLD_NEXT, symbol, version);
+    if (in_sight && in_sight != in_own) {
+      adopt(in_sight, symbol, copy);  // of another library, which has to stay, too
+    } else if (in_own) {
+      void* expected = nullptr;
+      __atomic_compare_exchange_n(&g_originals[copy][symbol], &expected, in_own, false,
                                   __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
     }
   }
@@ -286,27 +286,20 @@ void* real_lookup_version(void* handle, const char* name, const char* version) n
 }
 
 void* meant_by(const void* caller, SymbolId symbol) noexcept {
-  const link_map* const map = map_of(caller);
-  const char* const version = map ? needed_version(*map, library_of(symbol)) : nullptr;
+  const char* const version = version_for(caller, symbol);
   void* const found = ask_version(RTLD_NEXT, symbol, version);
-  return found || !map || !map->l_name[0] ? found : ask_loaded(map->l_name, symbol, version);
+  return found ? found : ask_for_caller(caller, symbol, version);
 }
 
 void* find_original(SymbolId symbol, int copy, const void* caller) noexcept {
   const Undisturbed undisturbed;
   const int saved_errno = errno;
   void* found = nullptr;
-  bool is_of_copy = true;
-  bool is_in_sight = false;
-  if (copy == kCopyOfCaller) {
+  bool is_of_copy = copy != kCopyOfCaller;
+  if (copy) {
     found = meant_by(caller, symbol);
-    is_of_copy = false;
-  } else if (copy) {
-    found = ask(handle_of_copy(library_of(symbol), copy), symbol);
-    found = found ? found : meant_by(caller, symbol);
-  } else if (found = ask(RTLD_NEXT, symbol); found) {
-    is_in_sight = true;
-  } else {
+    found = found || !is_of_copy ? found : ask(handle_of_copy(library_of(symbol), copy), symbol);
+  } else if (found = ask(RTLD_NEXT, symbol); !found) {
     found = ask_for_caller(caller, symbol);
     found = found ? found : ask_vendors(symbol);
     is_of_copy = found && (!is_of_one_library(symbol) || is_first_copy(found, symbol) ||
@@ -314,7 +307,7 @@ void* find_original(SymbolId symbol, int copy, const void* caller) noexcept {
   }
   if (found && is_of_copy) {
     found = adopt(found, symbol, copy);
-    adopt_rest(found, symbol, copy, is_in_sight ? Reach::kAll : Reach::kOwnLibrary);
+    adopt_rest(found, symbol, copy, copy ? version_for(caller, symbol) : nullptr);
   } else if (!found) {
     count(format::Stat::MissingOriginal);
   }
@@ -332,7 +325,7 @@ void* entry_instead_of(void* real, SymbolId symbol) noexcept {
   }
   if (known ? real == known : is_first_copy(real, symbol)) {
     adopt(real, symbol, 0);
-    adopt_rest(real, symbol, 0, known ? Reach::kAll : Reach::kOwnLibrary);
+    adopt_rest(real, symbol, 0, nullptr);
     return entry;
   }
   count(format::Stat::SecondCopy);

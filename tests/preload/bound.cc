@@ -39,7 +39,7 @@ struct Both {
   RawTrace trace;
 };
 
-Both run_both(const std::string& role) {
+Both run_both(const std::string& role, const std::string& more_preloads = "") {
   Both both;
   for (const bool traced : {false, true}) {
     const Folder folder;
@@ -47,6 +47,11 @@ Both run_both(const std::string& role) {
     program.environment = {{"TRAINTRACE_DIR", folder.path() + "/traces"},
                            {"TRAINTRACE_RING_MB", "1"}};
     program.traced = traced;
+    if (traced) {
+      program.preload_after = more_preloads;
+    } else if (!more_preloads.empty()) {
+      program.environment["LD_PRELOAD"] = more_preloads;
+    }
     (traced ? both.traced : both.plain) = preload::run(program);
     if (traced) {
       for (const auto& entry : std::filesystem::directory_iterator(folder.path() + "/traces")) {
@@ -97,6 +102,15 @@ TEST(Bound, WhatIsGlobalComesFirst) {
   const Both both = run_both("runtime_for_all");
   EXPECT_TRUE(both.traced.exited_with(0)) << both.traced.errors;
   EXPECT_EQ(both.traced.output, both.plain.output);
+}
+
+// So does another preload that has but one of the functions, although the first call is not to
+// that.
+TEST(Bound, SoDoesAnotherPreload) {
+  const Both both = run_both("many_runtimes", fixture("chained"));
+  EXPECT_EQ(both.traced.status, both.plain.status);
+  EXPECT_EQ(both.traced.output, both.plain.output);
+  EXPECT_NE(both.traced.output.find("chained 1"), std::string::npos);
 }
 
 // A thread that does what others hand over.
