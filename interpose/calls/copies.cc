@@ -151,9 +151,20 @@ int classify(Library library, SymbolId symbol, const void* caller) {
   return first && map == map_of(first) ? 0 : number_of(library, map);
 }
 
+// Of pages whose place belongs to another one: two that are called from in turn must not be looked
+// into again and again.
+constinit uint64_t g_more_pages[kCallerPages] = {};
+
+uint64_t& second_place_of(uint64_t page) {
+  constexpr uint64_t kMix = 0x9E3779B97F4A7C15;
+  return g_more_pages[page * kMix >> 32 & (kCallerPages - 1)];
+}
+
 void remember(Library library, const void* caller, int copy) {
-  const uint64_t page = reinterpret_cast<uint64_t>(caller) >> 12;
-  uint64_t& place = g_caller_pages[page % kCallerPages];
+  const uint64_t page = page_of_caller(caller);
+  const uint64_t first = __atomic_load_n(&g_caller_pages[page % kCallerPages], __ATOMIC_RELAXED);
+  const bool is_free = first == 0 || first >> kCopyBits == page;
+  uint64_t& place = is_free ? g_caller_pages[page % kCallerPages] : second_place_of(page);
   const uint64_t old = __atomic_load_n(&place, __ATOMIC_RELAXED);
   const uint64_t same_page = old >> kCopyBits == page ? old : page << kCopyBits;
   __atomic_store_n(&place,
@@ -169,13 +180,22 @@ bool is_vendor_library(const char* path) noexcept {
          is_called(Library::Nccl, path);
 }
 
-int find_copy(Library library, SymbolId symbol, const void* caller) noexcept {
+// Apart, since it needs more stack.
+[[gnu::noinline]] static int find_new_copy(Library library, SymbolId symbol,
+                                           const void* caller) noexcept {
   const Undisturbed undisturbed;
   const int saved_errno = errno;
   const int copy = has_several_copies(library) ? classify(library, symbol, caller) : 0;
   remember(library, caller, copy);
   errno = saved_errno;
   return copy;
+}
+
+int find_copy(Library library, SymbolId symbol, const void* caller) noexcept {
+  const uint64_t page = page_of_caller(caller);
+  const int known =
+      copy_known(__atomic_load_n(&second_place_of(page), __ATOMIC_RELAXED), page, library);
+  return known >= 0 ? known : find_new_copy(library, symbol, caller);
 }
 
 bool is_only_copy(Library library) noexcept {

@@ -22,7 +22,7 @@ inline constexpr int kBitsOfCopy = 4;
 inline constexpr uint64_t kCopyMask = (1U << kBitsOfCopy) - 1;
 inline constexpr int kCopyBits = kBitsOfCopy * static_cast<int>(format::kLibraryCount);
 static_assert(kCopyOfCaller + 1 <= static_cast<int>(kCopyMask));
-inline constexpr int kCallerPages = 1024;
+inline constexpr int kCallerPages = 4096;  // PyTorch launches kernels from some thousand
 extern uint64_t g_caller_pages[kCallerPages];
 
 // By its file's name: libcudart, libcuda.so, libnccl.so.  What goes past us to one of these may be
@@ -31,15 +31,21 @@ bool is_vendor_library(const char* path) noexcept;
 
 int find_copy(format::Library library, SymbolId symbol, const void* caller) noexcept;
 
+inline uint64_t page_of_caller(const void* caller) noexcept {
+  return reinterpret_cast<uint64_t>(caller) >> 12;
+}
+// -1: what is known is of another page, or not of this library.
+inline int copy_known(uint64_t known, uint64_t page, format::Library library) noexcept {
+  const uint64_t copy = known >> (kBitsOfCopy * static_cast<int>(library)) & kCopyMask;
+  return known >> kCopyBits == page ? static_cast<int>(copy) - 1 : -1;
+}
+
 // Which copy of the library a call from that return address is meant for.
 inline int copy_for(format::Library library, SymbolId symbol, const void* caller) noexcept {
-  const uint64_t page = reinterpret_cast<uint64_t>(caller) >> 12;
+  const uint64_t page = page_of_caller(caller);
   const uint64_t known = __atomic_load_n(&g_caller_pages[page % kCallerPages], __ATOMIC_RELAXED);
-  const uint64_t copy = known >> (kBitsOfCopy * static_cast<int>(library)) & kCopyMask;
-  if (known >> kCopyBits == page && copy) [[likely]] {
-    return static_cast<int>(copy) - 1;
-  }
-  return find_copy(library, symbol, caller);
+  const int copy = copy_known(known, page, library);
+  return copy >= 0 ? copy : find_copy(library, symbol, caller);
 }
 
 // As far as was known when a call came from a new place last.

@@ -7,7 +7,6 @@
 
 #include "interpose/base/files.h"
 #include "interpose/stacks/loader_walk.h"
-#include "interpose/stacks/modules.h"
 
 namespace traintrace {
 namespace {
@@ -193,7 +192,7 @@ void* definition_elsewhere(const char* function) noexcept {
 }
 
 void* symbol_elsewhere(const char* name) noexcept {
-  return loader_can_be_asked() ? search_elsewhere(name, Sought::kFunctionOrVariable) : nullptr;
+  return search_elsewhere(name, Sought::kFunctionOrVariable);
 }
 
 bool defines_function(const dl_phdr_info& info, const char* function) noexcept {

@@ -16,8 +16,7 @@ void* next_definition(const char* function) noexcept;
 // lock of the loader's list, which nobody holds while waiting for anything.
 void* definition_elsewhere(const char* function) noexcept;
 
-// The same of a function or a variable; null also where the loader must not be asked, in a forked
-// child.
+// The same of a function or a variable.
 void* symbol_elsewhere(const char* name) noexcept;
 
 // Whether this object has the function, as others see it.  Within a walk; this library has none.

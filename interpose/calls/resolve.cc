@@ -202,7 +202,7 @@ bool is_of_one_library(SymbolId symbol) {
 }
 
 // With one function all of its library: a later call may come from a thread that another one waits
-// for while it holds the loader's lock, as constructors and destructors of libraries do.  Some ms,
+// for while it holds the loader's lock, as constructors and destructors of libraries do.  0.1 ms,
 // once for each copy.  `version`: as its callers are linked to it.
 void adopt_rest(void* first, SymbolId of, int copy, const char* version) {
   const format::Library library = library_of(of);

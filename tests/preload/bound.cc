@@ -5,11 +5,15 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <semaphore.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -179,6 +183,55 @@ TEST(Bound, NoCallWaitsForTheLoader) {
     EXPECT_EQ(outcome.output, "begun 0\nended 0\n") << traced;
   }
 }
+
+#if defined(__x86_64__)
+// Calls from places whose pages have one place in the table of callers.
+constexpr size_t kApart = size_t{16} << 20;
+
+using CallFrom = int (*)(int (*function)(uint64_t), uint64_t argument);
+
+CallFrom caller_at(char* address) {
+  // mov rax, rdi; mov rdi, rsi; sub rsp, 8; call rax; add rsp, 8; ret
+  constexpr unsigned char kCode[] = {0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0x48, 0x83, 0xec,
+                                     0x08, 0xff, 0xd0, 0x48, 0x83, 0xc4, 0x08, 0xc3};
+  std::memcpy(address, kCode, sizeof kCode);
+  return reinterpret_cast<CallFrom>(address);
+}
+
+// The least of several rounds, in ns a call.
+uint64_t time_calls(CallFrom first, CallFrom second, int (*function)(uint64_t)) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kCalls = 2000;
+  Clock::duration least = Clock::duration::max();
+  for (int round = 0; round < 20; ++round) {
+    const auto begin = Clock::now();
+    for (int i = 0; i < kCalls; ++i) {
+      (i % 2 == 0 ? first : second)(function, 0);
+    }
+    least = std::min(least, Clock::now() - begin);
+  }
+  return static_cast<uint64_t>(std::chrono::nanoseconds(least).count()) / kCalls;
+}
+
+ROLE(far_apart) {
+  void* const runtime = dlopen("libcudart.so.13", RTLD_NOW | RTLD_GLOBAL);
+  void* memory = nullptr;
+  find<int(void**, size_t)>(runtime, "cudaMalloc")(&memory, 64);
+  const auto query = find<int(uint64_t)>(runtime, "cudaStreamQuery");
+  auto* const code = static_cast<char*>(mmap(
+      nullptr, 4 * kApart, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  const CallFrom first = caller_at(code);
+  const uint64_t alone_ns = time_calls(first, first, query);
+  const uint64_t in_turn_ns = time_calls(first, caller_at(code + kApart), query);
+  std::printf("%lu %lu\n", alone_ns, in_turn_ns);
+  return in_turn_ns < 4 * alone_ns + 200 ? 0 : 1;
+}
+
+TEST(Bound, CallersDoNotDriveEachOtherOut) {
+  const Both both = run_both("far_apart");
+  EXPECT_TRUE(both.traced.exited_with(0)) << both.traced.output;
+}
+#endif
 
 // A program that embeds Python, and closes it: nothing of it is called any more afterwards, or it
 // is still there.
