@@ -224,7 +224,7 @@ ROLE(far_apart) {
   const uint64_t alone_ns = time_calls(first, first, query);
   const uint64_t in_turn_ns = time_calls(first, caller_at(code + kApart), query);
   std::printf("%lu %lu\n", alone_ns, in_turn_ns);
-  return in_turn_ns < 4 * alone_ns + 200 ? 0 : 1;
+  return in_turn_ns < 2 * alone_ns + 100 ? 0 : 1;
 }
 
 TEST(Bound, CallersDoNotDriveEachOtherOut) {
