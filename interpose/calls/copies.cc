@@ -11,6 +11,7 @@
 #include "interpose/base/undisturbed.h"
 #include "interpose/calls/elf_next.h"
 #include "interpose/calls/resolve.h"
+#include "interpose/calls/unloads.h"
 #include "interpose/life/arming.h"
 #include "interpose/stacks/loader_walk.h"
 #include "interpose/stacks/modules.h"
@@ -174,6 +175,23 @@ void remember(Library library, const void* caller, int copy) {
 }
 
 }  // namespace
+
+void look_for_unloads() noexcept {
+  static constinit uint64_t seen = 0;
+  uint64_t unloads = 0;
+  const auto take = [](dl_phdr_info* info, size_t, void* into) {
+    *static_cast<uint64_t*>(into) = info->dlpi_subs;
+    return 1;
+  };
+  if (!may_ask_the_loader() || walk_loader(take, &unloads) == 0 ||
+      __atomic_exchange_n(&seen, unloads, __ATOMIC_RELAXED) == unloads) {
+    return;
+  }
+  for (int i = 0; i < kCallerPages; ++i) {
+    __atomic_store_n(&g_caller_pages[i], uint64_t{0}, __ATOMIC_RELAXED);
+    __atomic_store_n(&g_more_pages[i], uint64_t{0}, __ATOMIC_RELAXED);
+  }
+}
 
 bool is_vendor_library(const char* path) noexcept {
   return is_called(Library::Runtime, path) || is_called(Library::Driver, path) ||

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -106,6 +107,44 @@ TEST(Bound, WhatIsGlobalComesFirst) {
   const Both both = run_both("runtime_for_all");
   EXPECT_TRUE(both.traced.exited_with(0)) << both.traced.errors;
   EXPECT_EQ(both.traced.output, both.plain.output);
+}
+
+// As the fixture, but that it says `to` wherever that says `from`.
+void copy_renamed(const char* name, const std::string& target, const std::string& from,
+                  const std::string& to) {
+  std::string bytes = preload::read_whole(fixture(name));
+  for (size_t at = bytes.find(from); at != std::string::npos; at = bytes.find(from, at)) {
+    bytes.replace(at, from.size(), to);
+  }
+  std::ofstream(target, std::ios::binary) << bytes;
+}
+
+// A library that comes to lie where another one was is not taken for that.
+ROLE(in_its_place) {
+  const std::string& folder = arguments.at(0);
+  const std::string runtimes[] = {"libcudart-0001.so", "libcudart-0002.so"};
+  for (const std::string& runtime : runtimes) {
+    copy_renamed("own_runtime", folder + "/" + runtime, "libown_runtime.so", runtime);
+    copy_renamed("registers", folder + "/of-" + runtime, "libown_runtime.so", runtime);
+    dlopen((folder + "/" + runtime).c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
+  int wrong = 0;
+  for (int i = 0; i < 6; ++i) {
+    const std::string& runtime = runtimes[i % 2];
+    void* const library = dlopen((folder + "/of-" + runtime).c_str(), RTLD_NOW | RTLD_LOCAL);
+    Dl_info reached = {};
+    dladdr(find<void*()>(library, "allocate_there")(), &reached);
+    wrong += folder + "/" + runtime == reached.dli_fname ? 0 : 1;
+    dlclose(library);
+  }
+  std::printf("%d wrong\n", wrong);
+  return wrong;
+}
+
+TEST(Bound, InPlaceOfAnother) {
+  const Both both = run_both("in_its_place");
+  EXPECT_EQ(both.plain.output, "0 wrong\n");
+  EXPECT_EQ(both.traced.output, "0 wrong\n");
 }
 
 // So does another preload that has but one of the functions, although the first call is not to
