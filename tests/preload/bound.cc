@@ -121,20 +121,20 @@ void copy_renamed(const char* name, const std::string& target, const std::string
 
 // A library that comes to lie where another one was is not taken for that.
 ROLE(in_its_place) {
-  const std::string& folder = arguments.at(0);
+  const std::filesystem::path folder = arguments.at(0);
   const std::string runtimes[] = {"libcudart-0001.so", "libcudart-0002.so"};
-  for (const std::string& runtime : runtimes) {
-    copy_renamed("own_runtime", folder + "/" + runtime, "libown_runtime.so", runtime);
-    copy_renamed("registers", folder + "/of-" + runtime, "libown_runtime.so", runtime);
-    dlopen((folder + "/" + runtime).c_str(), RTLD_NOW | RTLD_LOCAL);
+  const std::filesystem::path libraries[] = {folder / "first.so", folder / "second.so"};
+  for (int i = 0; i < 2; ++i) {
+    copy_renamed("own_runtime", folder / runtimes[i], "libown_runtime.so", runtimes[i]);
+    copy_renamed("registers", libraries[i], "libown_runtime.so", runtimes[i]);
+    dlopen((folder / runtimes[i]).c_str(), RTLD_NOW | RTLD_LOCAL);
   }
   int wrong = 0;
   for (int i = 0; i < 6; ++i) {
-    const std::string& runtime = runtimes[i % 2];
-    void* const library = dlopen((folder + "/of-" + runtime).c_str(), RTLD_NOW | RTLD_LOCAL);
+    void* const library = dlopen(libraries[i % 2].c_str(), RTLD_NOW | RTLD_LOCAL);
     Dl_info reached = {};
     dladdr(find<void*()>(library, "allocate_there")(), &reached);
-    wrong += folder + "/" + runtime == reached.dli_fname ? 0 : 1;
+    wrong += folder / runtimes[i % 2] == reached.dli_fname ? 0 : 1;
     dlclose(library);
   }
   std::printf("%d wrong\n", wrong);
