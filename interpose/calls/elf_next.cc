@@ -49,12 +49,25 @@ bool read_dynamic(const ElfW(Dyn) * entry, uint64_t base, Object& object) {
   return object.symbols && object.strings && object.gnu_hash;
 }
 
-uint32_t gnu_hash_of(const char* name) {
+constexpr uint32_t gnu_hash_of(const char* name) {
   uint32_t hash = 5381;
   for (; *name; ++name) {
     hash = hash * 33 + static_cast<unsigned char>(*name);
   }
   return hash;
+}
+
+// Most objects have not got the name: two bits of their filter mostly say so.
+bool may_have(const uint32_t* gnu_hash, uint32_t hash) {
+  constexpr uint32_t kWordBits = sizeof(ElfW(Addr)) * 8;
+  const uint32_t words = gnu_hash[2];
+  const uint32_t shift = gnu_hash[3];
+  if (words == 0) {
+    return true;
+  }
+  const auto* const filter = reinterpret_cast<const ElfW(Addr)*>(gnu_hash + 4);
+  const ElfW(Addr) word = filter[hash / kWordBits % words];
+  return (word >> (hash % kWordBits) & word >> ((hash >> shift) % kWordBits) & 1) != 0;
 }
 
 const ElfW(Sym) * find_in(const Object& object, const char* name, int type) {
@@ -65,7 +78,8 @@ const ElfW(Sym) * find_in(const Object& object, const char* name, int type) {
   const uint32_t* const buckets = object.gnu_hash + 4 + bloom_words * sizeof(ElfW(Addr)) / 4;
   const uint32_t* const chains = buckets + bucket_count;
   const uint32_t hash = gnu_hash_of(name);
-  uint32_t index = bucket_count ? buckets[hash % bucket_count] : 0;
+  uint32_t index =
+      bucket_count && may_have(object.gnu_hash, hash) ? buckets[hash % bucket_count] : 0;
   if (index < first_symbol) {
     return nullptr;
   }
@@ -87,26 +101,42 @@ void* address_of(const Object& object, const ElfW(Sym) * symbol) {
   return symbol ? reinterpret_cast<void*>(object.base + symbol->st_value) : nullptr;
 }
 
+// False: it is this library, or has no symbols.
+bool read_other(const dl_phdr_info& info, Object& object) {
+  for (int i = 0; i < info.dlpi_phnum; ++i) {
+    if (info.dlpi_phdr[i].p_type == PT_DYNAMIC) {
+      const auto* const dynamic =
+          reinterpret_cast<const ElfW(Dyn)*>(info.dlpi_addr + info.dlpi_phdr[i].p_vaddr);
+      return dynamic != _DYNAMIC && read_dynamic(dynamic, info.dlpi_addr, object);
+    }
+  }
+  return false;
+}
+
+enum class Sought : uint8_t { kFunction, kFunctionOrVariable };
 struct Search {
-  const char* function;
+  const char* name;
+  Sought sought;
   void* found;
 };
 
 int look_in(dl_phdr_info* info, size_t, void* data) {
   Search& search = *static_cast<Search*>(data);
-  for (int i = 0; i < info->dlpi_phnum; ++i) {
-    if (info->dlpi_phdr[i].p_type != PT_DYNAMIC) {
-      continue;
+  Object object;
+  if (read_other(*info, object)) {
+    const ElfW(Sym)* symbol = find_in(object, search.name, STT_FUNC);
+    if (symbol == nullptr && search.sought == Sought::kFunctionOrVariable) {
+      symbol = find_in(object, search.name, STT_OBJECT);
     }
-    const uint64_t base = info->dlpi_addr;
-    const auto* const dynamic =
-        reinterpret_cast<const ElfW(Dyn)*>(base + info->dlpi_phdr[i].p_vaddr);
-    Object object;
-    if (dynamic != _DYNAMIC && read_dynamic(dynamic, base, object)) {
-      search.found = address_of(object, find_in(object, search.function, STT_FUNC));
-    }
+    search.found = address_of(object, symbol);
   }
   return search.found != nullptr;
+}
+
+void* search_elsewhere(const char* name, Sought sought) {
+  Search search = {name, sought, nullptr};
+  walk_loader(look_in, &search);
+  return search.found;
 }
 
 }  // namespace
@@ -158,9 +188,16 @@ uint64_t loads_so_far() noexcept {
 }
 
 void* definition_elsewhere(const char* function) noexcept {
-  Search search = {function, nullptr};
-  walk_loader(look_in, &search);
-  return search.found;
+  return search_elsewhere(function, Sought::kFunction);
+}
+
+void* symbol_elsewhere(const char* name) noexcept {
+  return search_elsewhere(name, Sought::kFunctionOrVariable);
+}
+
+bool defines_function(const dl_phdr_info& info, const char* function) noexcept {
+  Object object;
+  return read_other(info, object) && find_in(object, function, STT_FUNC) != nullptr;
 }
 
 }  // namespace traintrace

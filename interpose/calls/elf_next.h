@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+struct dl_phdr_info;
+
 namespace traintrace {
 
 // As dlsym(RTLD_NEXT) would answer here, default version.  Null: there is none.
@@ -13,6 +15,12 @@ void* next_definition(const char* function) noexcept;
 // The default version in any other library, also one that was loaded with RTLD_LOCAL.  Takes the
 // lock of the loader's list, which nobody holds while waiting for anything.
 void* definition_elsewhere(const char* function) noexcept;
+
+// The same of a function or a variable.
+void* symbol_elsewhere(const char* name) noexcept;
+
+// Whether this object has the function, as others see it.  Within a walk; this library has none.
+bool defines_function(const dl_phdr_info& info, const char* function) noexcept;
 
 // A variable of so many bytes in any other library.  Null: there is none.
 void* variable_elsewhere(const char* name, size_t bytes) noexcept;

@@ -7,6 +7,7 @@
 #include "interpose/base/inside.h"
 #include "interpose/record/clock.h"
 #include "interpose/record/recorder.h"
+#include "interpose/stacks/unwind_stack.h"
 
 namespace traintrace {
 
@@ -43,9 +44,10 @@ void refuse_in_signal(ThreadState& thread) noexcept;
 void forget_if_left(ThreadState& thread, Layer layer, const void* here) noexcept;
 
 // A frame that longjmp or a cancelled thread left behind lies deeper in the stack than the caller's
-// one, or was overwritten since.
+// one, was overwritten since, or is gone with its stack.
 inline bool is_open(const OpenFrame* frame, const void* here) noexcept {
-  return static_cast<const void*>(frame) > here && frame->alive == scrambled(frame);
+  return static_cast<const void*>(frame) > here && may_read_frame(frame) &&
+         frame->alive == scrambled(frame);
 }
 
 // False: this call is part of another one, or interrupted the tracer itself; it is passed through.

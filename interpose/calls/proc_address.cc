@@ -6,11 +6,15 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <link.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <ctime>
 
 #include "interpose/base/files.h"
+#include "interpose/base/undisturbed.h"
 #include "interpose/calls/resolve.h"
 #include "interpose/record/stats.h"
 #include "interpose/stacks/objects.h"
@@ -25,7 +29,7 @@ struct Pair {
 // Every function of ours that the driver exports, by address.
 constinit Pair g_driver[kSymbolCount] = {};
 constinit size_t g_driver_count = 0;
-enum BuildState : uint32_t { kNotBuilt, kBuilding, kBuilt };
+enum BuildState : uint32_t { kNotBuilt, kBuilding, kBuildsLong, kBuilt };
 constinit uint32_t g_built = kNotBuilt;
 
 void build(const void* driver_function) {
@@ -51,20 +55,25 @@ void build(const void* driver_function) {
   dlerror();
 }
 
-// False: another thread is still at it.
+// False: another thread is still at it, or was in the parent of this forked child.
 bool is_built(const void* driver_function) {
   constexpr int kSteps = 100;
   constexpr timespec kStep = {0, 1'000'000};
   uint32_t state = kNotBuilt;
   if (__atomic_compare_exchange_n(&g_built, &state, kBuilding, false, __ATOMIC_ACQ_REL,
                                   __ATOMIC_ACQUIRE)) {
+    const Undisturbed undisturbed;  // or nobody would ever be done with it
     build(driver_function);
     __atomic_store_n(&g_built, kBuilt, __ATOMIC_RELEASE);
     return true;
   }
   for (int i = 0; i < kSteps && state == kBuilding; ++i) {
-    nanosleep(&kStep, nullptr);
+    syscall(SYS_nanosleep, &kStep, nullptr);  // no cancellation point
     state = __atomic_load_n(&g_built, __ATOMIC_ACQUIRE);
+  }
+  if (state == kBuilding) {  // no other call waits
+    __atomic_compare_exchange_n(&g_built, &state, kBuildsLong, false, __ATOMIC_ACQ_REL,
+                                __ATOMIC_ACQUIRE);
   }
   return state == kBuilt;
 }
@@ -92,7 +101,9 @@ Function* real_of(Export function, const void* caller) {
 template <class Result>
 Result answer(Result result, const char* name, void** function) {
   if (result == Result{} && name && function && *function) {
+    const int saved_errno = errno;
     *function = entry_for_driver(name, *function);
+    errno = saved_errno;
   }
   return result;
 }

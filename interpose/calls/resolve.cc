@@ -20,7 +20,7 @@
 
 namespace traintrace {
 
-constinit void* g_originals[kMaxCopies][kSymbolCount] = {};
+constinit void* g_originals[kMaxCopies + 1][kSymbolCount] = {};
 
 namespace {
 
@@ -89,9 +89,30 @@ void* ask(void* handle, SymbolId symbol) {
   return found == entry_of(symbol) ? nullptr : found;
 }
 
-void* ask_loaded(const char* library, SymbolId symbol) {
-  void* const handle = handle_if_loaded(library);
+bool has_versions(const link_map& object) {
+  const ElfW(Dyn)* entry = object.l_ld;
+  while (entry->d_tag != DT_NULL && entry->d_tag != DT_VERDEF) {
+    ++entry;
+  }
+  return entry->d_tag == DT_VERDEF;
+}
+
+// As the loader binds a reference to that version, if it is not null: functions without a version,
+// as other preloads have them, will do.  dlvsym does not answer with those.
+void* ask_version(void* handle, SymbolId symbol, const char* version) {
   void* const found = ask(handle, symbol);
+  const link_map* const map = found && version ? map_of(found) : nullptr;
+  if (!map || !has_versions(*map)) {
+    return found;
+  }
+  void* const of_version = real_lookup_version(handle, name_of(symbol), version);
+  return of_version == entry_of(symbol) ? nullptr : of_version;
+}
+
+void* ask_loaded(const char* library, SymbolId symbol, const char* version = nullptr) {
+  void* const handle = handle_if_loaded(library);
+  void* found = ask_version(handle, symbol, version);
+  found = found || !version ? found : ask(handle, symbol);
   if (handle) {
     dlclose(handle);
   }
@@ -99,9 +120,15 @@ void* ask_loaded(const char* library, SymbolId symbol) {
 }
 
 // What the caller's own libraries have: it may be loaded with RTLD_LOCAL, out of our sight.
-void* ask_for_caller(const void* caller, SymbolId symbol) {
+void* ask_for_caller(const void* caller, SymbolId symbol, const char* version = nullptr) {
   const link_map* const map = map_of(caller);
-  return map && map->l_name[0] ? ask_loaded(map->l_name, symbol) : nullptr;
+  return map && map->l_name[0] ? ask_loaded(map->l_name, symbol, version) : nullptr;
+}
+
+// Of the functions that the caller is linked to.
+const char* version_for(const void* caller, SymbolId symbol) {
+  const link_map* const map = map_of(caller);
+  return map ? needed_version(*map, library_of(symbol)) : nullptr;
 }
 
 template <size_t kCount>
@@ -167,10 +194,43 @@ bool is_first_copy(void* real, SymbolId symbol) {
          expected == map;
 }
 
-// Handles of one copy mean nothing to another: all functions of copy 0 must be of one library.
-// The runtime has no handles of its own, and what is no vendor's (exports.def) is counted there.
-bool is_of_one_library(format::Library library) {
-  return library != format::Library::Runtime && library != format::Library::Driver;
+// What one copy has made means nothing to another, be it a handle or a kernel that was registered
+// with the runtime: all functions of copy 0 must be of one library.  What is no vendor's
+// (exports.def) is counted as the runtime's, but has no entry.
+bool is_of_one_library(SymbolId symbol) {
+  return library_of(symbol) != format::Library::Driver && entry_of(symbol) != nullptr;
+}
+
+// With one function all of its library: a later call may come from a thread that another one waits
+// for while it holds the loader's lock, as constructors and destructors of libraries do.  0.1 ms,
+// once for each copy.  `version`: as its callers are linked to it.
+void adopt_rest(void* first, SymbolId of, int copy, const char* version) {
+  const format::Library library = library_of(of);
+  static constinit bool done[format::kLibraryCount][kMaxCopies] = {};
+  if (entry_of(of) == nullptr ||
+      __atomic_exchange_n(&done[static_cast<int>(library)][copy], true, __ATOMIC_RELAXED)) {
+    return;
+  }
+  const link_map* const map = map_of(first);
+  void* const own = map && map->l_name[0] ? handle_if_loaded(map->l_name) : nullptr;
+  for (SymbolId symbol = 0; own && symbol < kSymbolCount; ++symbol) {
+    if (library_of(symbol) != library || entry_of(symbol) == nullptr ||
+        __atomic_load_n(&g_originals[copy][symbol], __ATOMIC_RELAXED) != nullptr) {
+      continue;
+    }
+    void* const in_own = ask(own, symbol);
+    void* const in_sight = ask_version(RTLD_NEXT, symbol, version);
+    if (in_sight && in_sight != in_own) {
+      adopt(in_sight, symbol, copy);  // of another library, which has to stay, too
+    } else if (in_own) {
+      void* expected = nullptr;
+      __atomic_compare_exchange_n(&g_originals[copy][symbol], &expected, in_own, false,
+                                  __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    }
+  }
+  if (own) {
+    dlclose(own);
+  }
 }
 
 bool is_in_front_of_us(const void* caller) {
@@ -218,24 +278,36 @@ void* real_lookup(void* handle, const char* name) noexcept {
   return tt_real_dlsym(handle, name);
 }
 
-void* look_up(const char* name) noexcept {
-  return real_lookup(RTLD_DEFAULT, name);
+void* real_lookup_version(void* handle, const char* name, const char* version) noexcept {
+  if (!tt_real_dlvsym) {
+    tt_find_real();
+  }
+  return tt_real_dlvsym(handle, name, version);
+}
+
+void* meant_by(const void* caller, SymbolId symbol) noexcept {
+  const char* const version = version_for(caller, symbol);
+  void* const found = ask_version(RTLD_NEXT, symbol, version);
+  return found ? found : ask_for_caller(caller, symbol, version);
 }
 
 void* find_original(SymbolId symbol, int copy, const void* caller) noexcept {
   const Undisturbed undisturbed;
   const int saved_errno = errno;
   void* found = nullptr;
-  bool is_of_copy = true;
+  bool is_of_copy = copy != kCopyOfCaller;
   if (copy) {
-    found = ask(handle_of_copy(library_of(symbol), copy), symbol);
+    found = meant_by(caller, symbol);
+    found = found || !is_of_copy ? found : ask(handle_of_copy(library_of(symbol), copy), symbol);
   } else if (found = ask(RTLD_NEXT, symbol); !found) {
     found = ask_for_caller(caller, symbol);
-    is_of_copy = !found || !is_of_one_library(library_of(symbol)) || is_first_copy(found, symbol);
     found = found ? found : ask_vendors(symbol);
+    is_of_copy = found && (!is_of_one_library(symbol) || is_first_copy(found, symbol) ||
+                           is_only_copy(library_of(symbol)));
   }
   if (found && is_of_copy) {
     found = adopt(found, symbol, copy);
+    adopt_rest(found, symbol, copy, copy ? version_for(caller, symbol) : nullptr);
   } else if (!found) {
     count(format::Stat::MissingOriginal);
   }
@@ -253,6 +325,7 @@ void* entry_instead_of(void* real, SymbolId symbol) noexcept {
   }
   if (known ? real == known : is_first_copy(real, symbol)) {
     adopt(real, symbol, 0);
+    adopt_rest(real, symbol, 0, nullptr);
     return entry;
   }
   count(format::Stat::SecondCopy);

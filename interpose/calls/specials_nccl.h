@@ -12,10 +12,13 @@
 
 namespace traintrace {
 
+// What NCCL_CONFIG_INITIALIZER begins with.  Without it the rest is anything, and NCCL refuses it.
+inline constexpr unsigned kConfigMagic = 0xcafebeef;
+
 // A program compiled with an older NCCL has a shorter structure; `size` says how long.
 template <class Value>
 Value config_or(const ncclConfig_t* config, Value ncclConfig_t::*member, Value fallback) {
-  if (!config) {
+  if (!config || config->magic != kConfigMagic) {
     return fallback;
   }
   const auto* const value = &(config->*member);
@@ -102,9 +105,9 @@ struct Special<format::CallId::ncclCommInitRankConfig> {
 // Several unique ids only spread the load of the rendezvous: the first one names the communicator.
 template <>
 struct Special<format::CallId::ncclCommInitRankScalable> {
-  static void before(OpenFrame& frame, Scratch& scratch, ncclComm_t*, int ranks, int rank, int,
-                     ncclUniqueId* ids, ncclConfig_t* config) {
-    InitRank::start(frame, scratch, ids, ranks, rank, config);
+  static void before(OpenFrame& frame, Scratch& scratch, ncclComm_t*, int ranks, int rank,
+                     int count, ncclUniqueId* ids, ncclConfig_t* config) {
+    InitRank::start(frame, scratch, count > 0 ? ids : nullptr, ranks, rank, config);
   }
   static void after(OpenFrame& frame, Scratch& scratch, int result, uint64_t ticks,
                     ncclComm_t* where, int, int, int, ncclUniqueId*, ncclConfig_t*) {

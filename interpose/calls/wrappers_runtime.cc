@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include "interpose/calls/specials_cuda.h"
+#include "interpose/calls/unloads.h"
 #include "interpose/calls/wrap.h"
 
 #define TT_ROW_Runtime TT_TAKE
@@ -80,6 +81,12 @@ extern "C" void tt_hook___cudaRegisterFunction(void** module, const char* host_f
                                                char* device_function, const char* name,
                                                int thread_limit, void* tid, void* bid, void* block,
                                                void* grid, int* warp_size) {
+  // Of a library that has just been loaded, maybe to where another one was.
+  static constinit void** last_module = nullptr;
+  if (__atomic_exchange_n(&last_module, module, __ATOMIC_RELAXED) != module ||
+      !is_only_copy(format::Library::Runtime)) {
+    look_for_unloads();
+  }
   kernel_registered(reinterpret_cast<uint64_t>(host_function), name);
   const auto real = reinterpret_cast<RegisterFunction>(
       original(format::Library::Runtime, symbol_of(Export::__cudaRegisterFunction),

@@ -40,6 +40,8 @@
 #include "interpose/record/sections.h"
 #include "interpose/record/stats.h"
 #include "interpose/stacks/loader_walk.h"
+#include "interpose/stacks/modules.h"
+#include "interpose/stacks/objects.h"
 #include "interpose/stacks/stacks.h"
 #include "interpose/tables/state.h"
 
@@ -163,6 +165,12 @@ void have_it_kept(ThreadState& self, const MemoryRegion& region) {
   growth_keeps_no_descriptor();
 }
 
+// Not by dlsym: a thread of the job's asks, too, which another one may wait for under the loader's
+// lock.
+void* look_for_python(const char* name) {
+  return loader_can_be_asked() ? symbol_elsewhere(name) : nullptr;
+}
+
 // Everything that a trace needs, before the word that arms is stored.
 bool fill(const Settings& settings, const MemoryRegion& region) {
   start_clock(region.header);
@@ -173,7 +181,10 @@ bool fill(const Settings& settings, const MemoryRegion& region) {
   }
   g_stack_mode = settings.stacks;
   g_gpu_progress = settings.gpu_progress;
-  set_python_lookup(look_up);
+  set_python_lookup(look_for_python, keep_loaded);
+  if (settings.stacks == Stacks::kPython || settings.stacks == Stacks::kAll) {
+    find_python();  // here, where nobody is kept waiting if the loader is
+  }
   state_start(region.header);
   versions_start();
   ThreadState* const self = claim_thread();

@@ -12,6 +12,7 @@
 #include "interpose/base/futex.h"
 #include "interpose/base/own_files.h"
 #include "interpose/calls/calls_past.h"
+#include "interpose/calls/unloads.h"
 #include "interpose/keeper/keeper_start.h"
 #include "interpose/life/call_filters.h"
 #include "interpose/life/facts.h"
@@ -114,6 +115,7 @@ void tick(format::FileHeader* file, ThreadState* self, CallsPast& calls_past) {
     torch_allocator_tick();
   }
   reap_threads();
+  look_for_unloads();
   forget_refused_growth();
   look_after_keeper(file);
 }

@@ -20,6 +20,7 @@ std::atomic<int> failed_proofs{0};
 std::atomic<uint64_t> empty_state{0};  // thread state of the last attempt, until one succeeds
 std::atomic<uint32_t> rests{0};
 std::atomic<void* (*)(const char*)> lookup_symbol{nullptr};
+std::atomic<void (*)(const void*)> keep_symbol{nullptr};
 // Written once, between kPublishing and kUnproven.
 PythonRuntime found;
 void* (*found_thread_state)();
@@ -146,7 +147,9 @@ bool search_python(PythonRuntime& into) {
 
 }  // namespace
 
-void set_python_lookup(void* (*lookup)(const char* name)) noexcept {
+void set_python_lookup(void* (*lookup)(const char* name),
+                       void (*keep)(const void* symbol)) noexcept {
+  keep_symbol.store(keep, std::memory_order_relaxed);
   lookup_symbol.store(lookup, std::memory_order_relaxed);
 }
 
@@ -157,8 +160,12 @@ bool find_python() noexcept {
       lookup_symbol.load(std::memory_order_relaxed) != nullptr && search_python(python) &&
       search.compare_exchange_strong(expected, Search::kPublishing)) {
     found = python;
-    found_thread_state = reinterpret_cast<void* (*)()>(
-        lookup_symbol.load(std::memory_order_relaxed)("PyGILState_GetThisThreadState"));
+    void* const thread_state =
+        lookup_symbol.load(std::memory_order_relaxed)("PyGILState_GetThisThreadState");
+    found_thread_state = reinterpret_cast<void* (*)()>(thread_state);
+    if (const auto keep = keep_symbol.load(std::memory_order_relaxed)) {
+      keep(thread_state);
+    }
     search.store(Search::kUnproven, std::memory_order_release);
   }
   if (search.load(std::memory_order_acquire) == Search::kUnproven) {

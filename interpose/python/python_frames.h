@@ -20,8 +20,10 @@ class CodeMemo;
 // find_python), and never a fault: what does not look as expected ends the walk.
 size_t python_frames(PythonFrame* out, size_t max) noexcept;
 
-// How symbols of the job are looked up; to be set before find_python.
-void set_python_lookup(void* (*lookup)(const char* name)) noexcept;
+// How symbols of the job are looked up, and how the library of one is kept: a program that embeds
+// Python may close it, and it is asked at each call.  To be set before find_python.
+void set_python_lookup(void* (*lookup)(const char* name),
+                       void (*keep)(const void* symbol) = nullptr) noexcept;
 
 // Cold.  True once an interpreter is there whose layout is known.  To be called again when modules
 // have been loaded; costs nothing once it was true.  The layout is believed only after it has been

@@ -25,9 +25,11 @@ bool tsc_is_usable() {
     return false;
   }
   // The kernel falls back to these where it found counters that run apart.
+  const int saved_errno = errno;  // the job's, where a range is pushed before recording begins
   char source[32];
   read_file("/sys/devices/system/clocksource/clocksource0/current_clocksource", source,
             sizeof source);
+  errno = saved_errno;
   return !starts_with(source, "hpet") && !starts_with(source, "acpi_pm") &&
          !starts_with(source, "jiffies");
 #else

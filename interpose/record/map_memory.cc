@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <cerrno>
+
 namespace traintrace {
 namespace {
 
@@ -41,8 +43,16 @@ void* map_unlocked(int flags, int file, size_t bytes) {
 
 }  // namespace
 
+// Where the system gives huge pages to whoever does not refuse them, the first word of a table that
+// is touched would take 2 MiB.
 void* map_sparse(size_t bytes) noexcept {
-  return map_unlocked(MAP_PRIVATE | MAP_ANONYMOUS, -1, bytes);
+  const int saved_errno = errno;
+  void* const memory = map_unlocked(MAP_PRIVATE | MAP_ANONYMOUS, -1, bytes);
+  if (memory) {
+    madvise(memory, bytes, MADV_NOHUGEPAGE);
+  }
+  errno = saved_errno;
+  return memory;
 }
 
 void* map_sparse_file(int file, size_t bytes) noexcept {

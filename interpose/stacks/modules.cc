@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "interpose/record/map_memory.h"
 #include "interpose/stacks/loader_walk.h"
 #include "interpose/stacks/modules_elf.h"
 
@@ -20,9 +21,17 @@ constexpr size_t kMaxModules = 8192;
 // Records are never freed nor changed once published, so a reader may keep a pointer for ever.  One
 // that comes back exactly as it was gets its old record: a loop of dlopen and dlclose needs no
 // room.
-// The one behind the last is for comparing.
-Module g_records[kMaxModules + 1];
+// The one behind the last is for comparing.  Mapped by the first refresh: most processes that load
+// this library never look, and some have their memory locked.
+Module* g_records;
 size_t g_record_count;  // of the refresher
+
+bool has_records() noexcept {
+  if (g_records == nullptr) {
+    g_records = static_cast<Module*>(map_sparse((kMaxModules + 1) * sizeof(Module)));
+  }
+  return g_records != nullptr;
+}
 
 // The published table: sorted addresses in one of two arrays, the version's parity says which.  A
 // writer fills the other one and then raises the version; a reader that finds the version changed
@@ -270,7 +279,7 @@ ModulesRefresh refresh_modules() noexcept {
   if (g_lock_in_doubt.load() || g_refreshing.exchange(true, std::memory_order_acquire)) {
     return ModulesRefresh::kNotLooked;
   }
-  const ModulesRefresh done = refresh_alone();
+  const ModulesRefresh done = has_records() ? refresh_alone() : ModulesRefresh::kNotLooked;
   g_refreshing.store(false, std::memory_order_release);
   return done;
 }

@@ -16,4 +16,14 @@ void* handle_if_loaded(const char* name, int more_flags) noexcept {
   return dlopen(name, RTLD_LAZY | RTLD_NOLOAD | more_flags);
 }
 
+void keep_loaded(const void* address) noexcept {
+  const link_map* const map = map_of(address);
+  // The program itself has no name, and stays.
+  if (map && map->l_name[0]) {
+    if (void* const handle = handle_if_loaded(map->l_name, RTLD_NODELETE)) {
+      dlclose(handle);
+    }
+  }
+}
+
 }  // namespace traintrace

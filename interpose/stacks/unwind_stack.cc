@@ -10,6 +10,9 @@
 #include <atomic>
 
 namespace traintrace {
+
+constinit thread_local OwnStack t_own_stack{};
+
 namespace {
 
 constexpr uint64_t kPage = 4096;  // or a part of a page
@@ -20,13 +23,6 @@ constexpr uint64_t page_of(uint64_t address) {
   return address & ~(kPage - 1);
 }
 
-// The calling thread's own stack, as far as it is known: readable from `low` to `high`.
-struct OwnStack {
-  uint64_t low;
-  uint64_t high;
-  uint8_t failures;  // of attempts to learn more; coroutines must not make every walk try again
-};
-constinit thread_local OwnStack t_own{};
 constexpr uint8_t kMaxFailures = 16;
 
 std::atomic<uint64_t> g_probes{0};
@@ -55,7 +51,7 @@ uint64_t outermost_address() noexcept {
 
 // Lengthens what is known of the own stack to `address`, if it is on it.
 [[gnu::noinline, gnu::cold]] bool learn_own(uint64_t address) noexcept {
-  OwnStack& own = t_own;
+  OwnStack& own = t_own_stack;
   if (own.failures >= kMaxFailures) {
     return false;
   }
@@ -77,7 +73,7 @@ uint64_t outermost_address() noexcept {
 }  // namespace
 
 bool stack_around(uint64_t address, bool mapped, StackRange& range) noexcept {
-  const OwnStack& own = t_own;
+  const OwnStack& own = t_own_stack;
   if ((address >= own.low && address < own.high) || learn_own(address)) {
     range = {own.low, own.high, true};
     return true;
@@ -85,6 +81,11 @@ bool stack_around(uint64_t address, bool mapped, StackRange& range) noexcept {
   const uint64_t page = page_of(address);
   range = {page, page + kPage, false};
   return mapped || is_readable(page);
+}
+
+[[gnu::cold]] bool is_there_still(uint64_t address) noexcept {
+  StackRange range;
+  return stack_around(address, false, range);
 }
 
 bool extend_to(StackRange& range, uint64_t address) noexcept {

@@ -18,6 +18,23 @@ struct StackRange {
   bool holds_word(uint64_t address) const noexcept { return address - low <= high - low - 8; }
 };
 
+// The calling thread's own stack, as far as it is known: readable from `low` to `high`.
+struct OwnStack {
+  uint64_t low;
+  uint64_t high;
+  uint8_t failures;  // of attempts to learn more; coroutines must not make every walk try again
+};
+extern constinit thread_local OwnStack t_own_stack;
+
+// Whether a word that some frame of this thread held can be read still: the stack of a coroutine,
+// or of signal handlers, may be gone.  Asks the kernel about those.
+bool is_there_still(uint64_t address) noexcept;
+[[gnu::always_inline]] inline bool may_read_frame(const void* frame) noexcept {
+  const auto address = reinterpret_cast<uint64_t>(frame);
+  const OwnStack& own = t_own_stack;
+  return (address >= own.low && address < own.high) || is_there_still(address);
+}
+
 // What may be read by a walk over the calling thread's stack that begins at `address`.  At
 // least one page; whether that can be read is asked unless `mapped` says that it is known.
 bool stack_around(uint64_t address, bool mapped, StackRange& range) noexcept;

@@ -1,10 +1,11 @@
 // test: timeout=240
-// More communicators in a process's life than the table has places.
+// More communicators in a process's life than the table has places; and calls that NCCL refuses.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 #include <nccl.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <set>
 #include <string>
 #include <vector>
@@ -49,6 +50,31 @@ ROLE(many) {
     ncclCommDestroy(communicator);
   }
   return 0;
+}
+
+// A configuration that was never initialised is refused by NCCL, which reads nothing of it.
+ROLE(refused) {
+  ncclUniqueId id;
+  ncclGetUniqueId(&id);
+  for (const int byte : {0x5a, 0xff, 0}) {
+    ncclConfig_t config;
+    std::memset(&config, byte, sizeof config);
+    ncclComm_t communicator = nullptr;
+    if (ncclCommInitRankConfig(&communicator, 1, id, 0, &config) != ncclInvalidArgument) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+TEST(Communicators, ConfigurationsThatNcclRefusesAreNotRead) {
+  const Folder folder;
+  preload::Program program = preload::self("refused");
+  program.environment = {{"TRAINTRACE_DIR", folder.path()}};
+  for (const bool traced : {false, true}) {
+    program.traced = traced;
+    EXPECT_TRUE(preload::run(program).exited_with(0)) << traced;
+  }
 }
 
 struct Recorded {

@@ -6,10 +6,13 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <stdexcept>
 
@@ -267,6 +270,52 @@ TEST(Interrupted, ByLongjmpIsNotShownAsOpenFromTheNextCallOn) {
 }
 
 // A call that has no cancellation point has none under the tracer either, be its stack new.
+// A coroutine's call is left for good, and its stack given back.  It lay above the thread's own
+// one, as memory that is mapped may.
+ucontext_t g_thread;
+ucontext_t g_coroutine;
+
+void call_in_coroutine() {
+  if (!setjmp(g_back)) {
+    open_vendor().synchronize();
+  }
+}
+
+void* leave_a_coroutine(void* stack_of_coroutine) {
+  constexpr size_t kBytes = 64 << 10;
+  getcontext(&g_coroutine);
+  g_coroutine.uc_stack.ss_sp = stack_of_coroutine;
+  g_coroutine.uc_stack.ss_size = kBytes;
+  g_coroutine.uc_link = &g_thread;
+  makecontext(&g_coroutine, call_in_coroutine, 0);
+  swapcontext(&g_thread, &g_coroutine);
+  munmap(stack_of_coroutine, kBytes);
+  const Vendor vendor = open_vendor();
+  return reinterpret_cast<void*>(static_cast<intptr_t>(vendor.release(7) + vendor.release(7)));
+}
+
+ROLE(coroutine_that_is_gone) {
+  constexpr size_t kBytes = 1 << 20;
+  open_vendor().set_inside([] { longjmp(g_back, 1); });
+  void* const memory =
+      mmap(nullptr, 2 * kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstack(&attributes, memory, kBytes);
+  pthread_t thread;
+  pthread_create(&thread, &attributes, leave_a_coroutine, static_cast<char*>(memory) + kBytes);
+  void* result = nullptr;
+  pthread_join(thread, &result);
+  return result == nullptr ? 0 : 1;
+}
+
+TEST(Interrupted, OnTheStackOfACoroutineThatIsGone) {
+  Outcome outcome;
+  const RawTrace trace = trace_of("coroutine_that_is_gone", outcome);
+  EXPECT_EQ(trace.entered("cuCtxSynchronize"), 1u);
+  EXPECT_EQ(trace.left("cuMemFree_v2"), 2u);
+}
+
 ROLE(cancelled_before) {
   static const Vendor vendor = open_vendor();
   static std::atomic<int> calls = 0;

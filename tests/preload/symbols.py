@@ -80,6 +80,13 @@ def thread_local_storage():
     check("__tls_get_addr" not in output("nm", "-D", library), "its thread-local storage may allocate")
 
 
+def addresses():
+    # Each program of the job has them, and may lock all its memory where no more than 8 MiB may be locked.
+    sizes = re.findall(r"^\s*LOAD\s+\S+ \S+ \S+ \S+ (\S+)", output("readelf", "-lW", library), re.M)
+    megabytes = sum(int(size, 16) for size in sizes) / (1 << 20)
+    check(megabytes < 5, f"it takes {megabytes:.1f} MiB before anything is recorded")
+
+
 def sources():
     for source in sorted((project / "interpose").rglob("*.*")):
         if source.suffix not in (".cc", ".h"):
@@ -91,7 +98,7 @@ def sources():
               f"{source.name} calls what the job would feel")
 
 
-for test in (exports_equal_the_tables, versions, dependencies, constructors, thread_local_storage, sources):
+for test in (exports_equal_the_tables, versions, dependencies, constructors, thread_local_storage, addresses, sources):
     test()
 print("\n".join(failures) or "ok")
 sys.exit(1 if failures else 0)

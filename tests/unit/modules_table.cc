@@ -1,4 +1,5 @@
 // The table of loaded modules against what the loader itself says.
+// uses: interpose/record/map_memory.cc
 // uses: interpose/stacks/modules.cc interpose/stacks/modules_elf.cc interpose/stacks/loader_walk.cc
 #include "interpose/stacks/modules.h"
 

@@ -1,4 +1,5 @@
 // Unwind tables written by hand, byte by byte, and the rules that must come of them.
+// uses: interpose/record/map_memory.cc
 // uses: interpose/stacks/modules.cc interpose/stacks/modules_elf.cc interpose/stacks/loader_walk.cc
 // uses: interpose/stacks/unwind_cfi.cc interpose/stacks/unwind_row.cc
 // uses: interpose/stacks/unwind_expression.cc

@@ -2,6 +2,7 @@
 // their size and damaged in many ways.  Nothing may be read outside the buffer (sanitizers see it)
 // and every reading must end.
 // test: timeout=300
+// uses: interpose/record/map_memory.cc
 // uses: interpose/stacks/modules.cc interpose/stacks/modules_elf.cc interpose/stacks/loader_walk.cc
 // uses: interpose/stacks/unwind_cfi.cc interpose/stacks/unwind_row.cc
 // uses: interpose/stacks/unwind_expression.cc

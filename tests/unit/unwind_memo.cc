@@ -1,4 +1,5 @@
 // A remembered walk is taken for the same only where a new one would give the same frames.
+// uses: interpose/record/map_memory.cc
 // uses: interpose/stacks/native_frames.cc interpose/stacks/modules.cc
 // uses: interpose/stacks/modules_elf.cc
 // uses: interpose/stacks/loader_walk.cc

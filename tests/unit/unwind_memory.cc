@@ -1,5 +1,6 @@
 // What a walk may touch: only memory that is there, whatever the stack holds; and what it may cost
 // on known code: no system call, no allocation, no look into tables.
+// uses: interpose/record/map_memory.cc
 // uses: interpose/stacks/modules.cc interpose/stacks/modules_elf.cc interpose/stacks/loader_walk.cc
 // uses: interpose/stacks/native_frames.cc interpose/base/undisturbed.cc
 // uses: interpose/stacks/unwind_cfi.cc

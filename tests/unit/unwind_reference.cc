@@ -1,4 +1,5 @@
 // The walker's stacks, frame by frame, beside those of glibc and of libunwind.
+// uses: interpose/record/map_memory.cc
 // uses: interpose/stacks/modules.cc interpose/stacks/modules_elf.cc interpose/stacks/loader_walk.cc
 // uses: interpose/stacks/native_frames.cc interpose/base/undisturbed.cc
 // uses: interpose/stacks/unwind_cfi.cc

@@ -1,5 +1,6 @@
 // Stacks taken inside a signal handler, at whatever instruction was interrupted.
 // test: timeout=300
+// uses: interpose/record/map_memory.cc
 // uses: interpose/stacks/modules.cc interpose/stacks/modules_elf.cc interpose/stacks/loader_walk.cc
 // uses: interpose/stacks/native_frames.cc interpose/base/undisturbed.cc
 // uses: interpose/stacks/unwind_cfi.cc
