@@ -51,7 +51,8 @@ std::string reason_of(const ProcessTrace& trace) {
 void judged_by_host_alone(Finding& healthy) {
   constexpr std::string_view kNothing = "nothing is wrong: ";
   if (healthy.title.starts_with(kNothing)) {
-    healthy.title += "; time was judged by the host's calls only";
+    healthy.title +=
+        "; how busy the GPU was is not known: time was judged by the host's calls only";
   }
   healthy.certainty = std::max(healthy.certainty, Certainty::kLikely);
 }

@@ -44,8 +44,16 @@ Result<TextFile> TextFile::open(const std::string& path) {
     file.budget_ = Budget({.bytes = kFreeBytes + kMostRatio * named->bytes()});
     file.most_events_ = kFreeEvents + named->bytes() / kLeastEventBytes;
   }
+  file.bytes_ = named->bytes();
   file.file_.reset(opened);
   return file;
+}
+
+double TextFile::part_read() const {
+  const z_off_t at = gzoffset(static_cast<gzFile>(file_.get()));
+  return at <= 0 || bytes_ == 0
+             ? 0
+             : std::min(1.0, static_cast<double>(at) / static_cast<double>(bytes_));
 }
 
 std::optional<ReadError> TextFile::read(std::string& into, size_t bytes) {

@@ -110,11 +110,18 @@ enum class ElementType : uint8_t { kUnknown, kDouble, kSingle, kHalf, kBfloat16,
 
 // What an operator asked for and a piece of work computes: `batch` times [m, k] by [k, n].
 struct MatrixProduct {
-  uint64_t correlation = 0;  // of the work; where there are several pieces, of the main one
-  int64_t batch = 0;         // 0: the shape is not known
+  int64_t batch = 0;  // 0: the shape is not known
   int64_t m = 0, n = 0, k = 0;
   ElementType type = ElementType::kUnknown;  // of both operands
   bool is_plain = true;                      // else part of something else, as a convolution
+
+  auto operator<=>(const MatrixProduct&) const = default;  // NOLINT(modernize-use-nullptr)
+};
+
+// Which product a piece of work computes.  Jobs repeat a few shapes millions of times.
+struct WorkProduct {
+  uint64_t correlation;  // of the work; where there are several pieces, of the main one
+  uint32_t product;      // in Timeline::products
 };
 
 // A part of the job's work on the host, as the job calls it.
@@ -181,7 +188,8 @@ struct Timeline {
   // its call before, in `names`.
   std::vector<uint32_t> spent_in;
   std::vector<CollectiveNote> collectives;  // by correlation
-  std::vector<MatrixProduct> products;      // by correlation
+  std::vector<MatrixProduct> products;      // distinct ones, in no order
+  std::vector<WorkProduct> work_products;   // by correlation
   std::vector<DeviceModel> models;          // those known
   std::vector<LegacyWait> legacy_waits;     // in no order; of recorded calls only
   std::vector<WorkWait> waits;              // by correlation

@@ -7,20 +7,23 @@ function(simgpu_compile_as_few target)
 endfunction()
 
 # simgpu_library(NAME cuda SONAME libcuda.so.1 ERROR 801 PATTERNS "cu*" [VERSION_NODE node] [OUT folder]
-#                SOURCES ...)
+#                [EXPORTS list, if not NAME] SOURCES ...)
 #
 # Without PATTERNS it exports the names of its list and nothing else.
 # Builds one vendor library from its sources and a stub for every other name of exports/NAME.txt.
 # ERROR is the library's own code for "not supported".  The result is linked -Bsymbolic so that calls
 # inside it do not go through the PLT: the real libraries cannot be interposed from inside either.
 function(simgpu_library)
-  cmake_parse_arguments(ARG "" "NAME;SONAME;ERROR;VERSION_NODE;OUT" "PATTERNS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;SONAME;ERROR;VERSION_NODE;OUT;EXPORTS" "PATTERNS;SOURCES" ${ARGN})
   set(gen ${CMAKE_CURRENT_BINARY_DIR})
-  set(list ${PROJECT_SOURCE_DIR}/tests/simgpu/exports/${ARG_NAME}.txt)
+  if(NOT ARG_EXPORTS)
+    set(ARG_EXPORTS ${ARG_NAME})
+  endif()
+  set(list ${PROJECT_SOURCE_DIR}/tests/simgpu/exports/${ARG_EXPORTS}.txt)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${list})
   file(STRINGS ${list} names)
 
-  set(stubs "// Generated from exports/${ARG_NAME}.txt.\n  .text\n")
+  set(stubs "// Generated from exports/${ARG_EXPORTS}.txt.\n  .text\n")
   foreach(name IN LISTS names)
     if(CMAKE_SYSTEM_PROCESSOR STREQUAL aarch64)
       string(CONCAT refuse "  adrp x0, .Lname_${name}\n  add x0, x0, :lo12:.Lname_${name}\n"

@@ -49,8 +49,9 @@ class ImportProducts : public ::testing::Test {
   // "correlation: shape"
   static std::vector<std::string> texts(const Timeline& timeline) {
     std::vector<std::string> result;
-    for (const MatrixProduct& product : timeline.products) {
-      result.push_back(fmt::format("{}: {}", product.correlation,
+    for (const WorkProduct& work : timeline.work_products) {
+      const MatrixProduct& product = timeline.products[work.product];
+      result.push_back(fmt::format("{}: {}", work.correlation,
                                    !product.is_plain    ? "part"
                                    : product.batch == 0 ? "not known"
                                                         : shape_text(product)));
@@ -136,10 +137,11 @@ TEST_F(ImportProducts, SaysWhatIsNotKnown) {
           R"(["c10::complex<float>", "c10::complex<float>"])");
   launch(time + 12, 1001);
   const Timeline timeline = read();
-  ASSERT_EQ(timeline.products.size(), std::size(wrong) + 2);
-  for (const MatrixProduct& product : timeline.products) {
-    EXPECT_FALSE(flops_of(product)) << product.correlation;
-    EXPECT_EQ(product.batch == 0, product.correlation < 1000) << product.correlation;
+  ASSERT_EQ(timeline.work_products.size(), std::size(wrong) + 2);
+  for (const WorkProduct& work : timeline.work_products) {
+    const MatrixProduct& product = timeline.products[work.product];
+    EXPECT_FALSE(flops_of(product)) << work.correlation;
+    EXPECT_EQ(product.batch == 0, work.correlation < 1000) << work.correlation;
   }
 }
 

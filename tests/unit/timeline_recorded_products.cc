@@ -14,6 +14,10 @@ constexpr uint64_t kHalf = 2;
 constexpr uint64_t kFp8E4m3 = 28;
 constexpr uint64_t kFp8E5m2 = 29;
 
+const MatrixProduct& product_at(const Timeline& timeline, size_t index) {
+  return timeline.products[timeline.work_products[index].product];
+}
+
 // Calls of the rows of calls.def, and what is launched and runs.
 class Recording {
  public:
@@ -73,7 +77,7 @@ TEST(RecordedProducts, HaveTheShapeOfTheCallAroundTheLaunch) {
     recording.work(correlation, 0, 1000);
   }
   const Timeline& timeline = recording.finish();
-  ASSERT_EQ(timeline.products.size(), 2u);
+  ASSERT_EQ(timeline.work_products.size(), 2u);
   const MatrixProduct* const single = product_of(timeline, 7);
   ASSERT_NE(single, nullptr);
   EXPECT_EQ(shape_text(*single), "[64, 16] x [16, 32] of float");
@@ -94,8 +98,8 @@ TEST(RecordedProducts, OfSeveralKernelsTheOneThatMultipliesHasIt) {
   recording.work(2, 0, 1000);
   recording.work(3, 1, 5000);
   const Timeline& timeline = recording.finish();
-  ASSERT_EQ(timeline.products.size(), 1u);
-  EXPECT_EQ(timeline.products[0].correlation, 2u);
+  ASSERT_EQ(timeline.work_products.size(), 1u);
+  EXPECT_EQ(timeline.work_products[0].correlation, 2u);
 }
 
 TEST(RecordedProducts, ThreadsAreToldApart) {
@@ -109,11 +113,11 @@ TEST(RecordedProducts, ThreadsAreToldApart) {
     recording.work(correlation, 0, 1000);
   }
   const Timeline& timeline = recording.finish();
-  ASSERT_EQ(timeline.products.size(), 2u);
-  EXPECT_EQ(timeline.products[0].m, 1);
-  EXPECT_EQ(timeline.products[0].type, ElementType::kSingle);
-  EXPECT_EQ(timeline.products[1].m, 4);
-  EXPECT_EQ(timeline.products[1].type, ElementType::kDouble);
+  ASSERT_EQ(timeline.work_products.size(), 2u);
+  EXPECT_EQ(product_at(timeline, 0).m, 1);
+  EXPECT_EQ(product_at(timeline, 0).type, ElementType::kSingle);
+  EXPECT_EQ(product_at(timeline, 1).m, 4);
+  EXPECT_EQ(product_at(timeline, 1).type, ElementType::kDouble);
 }
 
 // What failed computed nothing; what was captured, or whose kernel is not there, has no work; and
@@ -130,7 +134,7 @@ TEST(RecordedProducts, ThoseWithoutWorkAreNone) {
                 [](CallRecord& event) { event.leave_lost = true; });
   recording.launch(550, 3);
   recording.work(3, 0, 1000);
-  EXPECT_TRUE(recording.finish().products.empty());
+  EXPECT_TRUE(recording.finish().work_products.empty());
 }
 
 // The process ended within it.
@@ -139,7 +143,7 @@ TEST(RecordedProducts, ThatNeverReturnedHasWhatItLaunched) {
   recording.add("cublasSgemm_v2", 100, 0, {1, 2, 3, 0});
   recording.launch(150, 1);
   recording.work(1, 0, 1000);
-  EXPECT_EQ(recording.finish().products.size(), 1u);
+  EXPECT_EQ(recording.finish().work_products.size(), 1u);
 }
 
 struct Typed {
@@ -163,10 +167,10 @@ TEST(RecordedProducts, SaysWhatIsNotKnown) {
     recording.launch(150, 1);
     recording.work(1, 0, 1000);
     const Timeline& timeline = recording.finish();
-    ASSERT_EQ(timeline.products.size(), 1u);
-    EXPECT_EQ(timeline.products[0].type, each.type);
-    EXPECT_EQ(timeline.products[0].batch != 0, each.has_shape);
-    EXPECT_EQ(flops_of(timeline.products[0]).has_value(),
+    ASSERT_EQ(timeline.work_products.size(), 1u);
+    EXPECT_EQ(product_at(timeline, 0).type, each.type);
+    EXPECT_EQ(product_at(timeline, 0).batch != 0, each.has_shape);
+    EXPECT_EQ(flops_of(product_at(timeline, 0)).has_value(),
               each.has_shape && each.type != ElementType::kUnknown);
   }
 }

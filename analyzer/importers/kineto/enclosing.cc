@@ -1,7 +1,9 @@
 #include "analyzer/importers/kineto/enclosing.h"
 
-#include <limits>
+#include <algorithm>
 #include <utility>
+
+#include "analyzer/importers/kineto/large_tables.h"
 
 namespace traintrace {
 namespace {
@@ -11,7 +13,7 @@ class OwnTime {
  public:
   void begins(const Range& range) {
     advance(range.span.begin_ns);
-    open_.push_back(&range);
+    open_.push_back(range);
   }
 
   uint32_t calls(const HostCall& call) {
@@ -35,8 +37,8 @@ class OwnTime {
 
  private:
   void advance(int64_t now_ns) {
-    while (!open_.empty() && open_.back()->span.end_ns <= now_ns) {
-      spend(open_.back()->span.end_ns);
+    while (!open_.empty() && open_.back().span.end_ns <= now_ns) {
+      spend(open_.back().span.end_ns);
       open_.pop_back();
     }
     spend(now_ns);
@@ -48,28 +50,66 @@ class OwnTime {
       return;
     }
     if (!open_.empty()) {
-      const Range& innermost = *open_.back();
+      const Range& innermost = open_.back();
       times_.emplace_back(innermost.what, until_ns - std::max(until_ns_, innermost.span.begin_ns));
     }
     until_ns_ = until_ns;
   }
 
-  std::vector<const Range*> open_;                   // innermost last
+  std::vector<Range> open_;                          // innermost last
   std::vector<std::pair<uint32_t, int64_t>> times_;  // what, and how long
   int64_t until_ns_ = std::numeric_limits<int64_t>::min();
 };
 
 }  // namespace
 
-std::vector<uint32_t> spent_in(const std::vector<Range>& ranges, size_t threads,
-                               const std::vector<HostCall>& calls) {
-  std::vector<OwnTime> own(threads);
+void Ranges::add(uint32_t thread, const Span& span, uint32_t what) {
+  if (thread >= rows_.size()) {
+    rows_.resize(thread + size_t{1});
+  }
+  const int64_t ns = span.end_ns - span.begin_ns;
+  if (ns < int64_t{kLong}) {
+    rows_[thread].push_back({span.begin_ns, static_cast<uint32_t>(ns), what});
+    return;
+  }
+  rows_[thread].push_back({span.begin_ns, kLong, static_cast<uint32_t>(long_.size())});
+  long_.push_back({span.end_ns, what});
+}
+
+void Ranges::make_room(double part) {
+  for (std::vector<Row>& rows : rows_) {
+    kineto::make_room(rows, part);
+  }
+}
+
+void Ranges::sort() {
+  const auto is_before = [&](const Row& a, const Row& b) {
+    return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns
+                                    : range_of(a).span.end_ns > range_of(b).span.end_ns;
+  };
+  for (std::vector<Row>& rows : rows_) {
+    if (!std::is_sorted(rows.begin(), rows.end(), is_before)) {
+      std::stable_sort(rows.begin(), rows.end(), is_before);
+    }
+  }
+}
+
+std::vector<uint32_t> spent_in(const Ranges& ranges, const std::vector<HostCall>& calls) {
+  std::vector<OwnTime> own(ranges.threads());
+  std::vector<size_t> next(ranges.threads());
   std::vector<uint32_t> result;
   result.reserve(calls.size());
-  auto next = ranges.begin();
   for (const HostCall& call : calls) {
-    for (; next != ranges.end() && next->span.begin_ns <= call.start_ns; ++next) {
-      own[next->thread].begins(*next);
+    if (call.thread >= own.size()) {
+      result.push_back(kNoName);
+      continue;
+    }
+    for (size_t& index = next[call.thread]; index < ranges.size(call.thread); ++index) {
+      const Range range = ranges.at(call.thread, index);
+      if (range.span.begin_ns > call.start_ns) {
+        break;
+      }
+      own[call.thread].begins(range);
     }
     result.push_back(own[call.thread].calls(call));
   }

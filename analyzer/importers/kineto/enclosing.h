@@ -1,8 +1,9 @@
 // What stands around a call on its thread: frames, operators.
 #pragma once
 
-#include <algorithm>
-#include <span>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "analyzer/timeline/spans.h"
@@ -12,55 +13,103 @@ namespace traintrace {
 
 struct Range {
   Span span;
-  uint32_t thread;
   uint32_t what;  // whatever the caller means by it
 };
 
-// Outer ones first.
-inline void sort_ranges(std::vector<Range>& ranges) {
-  std::stable_sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
-    return a.span.begin_ns != b.span.begin_ns ? a.span.begin_ns < b.span.begin_ns
-                                              : a.span.end_ns > b.span.end_ns;
-  });
-}
+// Ranges by thread.  A profile has more of them than of anything else, so a row is small: of most
+// ranges the length takes 4 bytes, the few that last longer stand elsewhere.
+class Ranges {
+ public:
+  void add(uint32_t thread, const Span& span, uint32_t what);
+  // As large_tables.h says it.
+  void make_room(double part);
+  // Outer ones first, on each thread.
+  void sort();
+  bool empty() const { return rows_.empty(); }
+  size_t threads() const { return rows_.size(); }
+  size_t size(uint32_t thread) const {
+    return thread < rows_.size() ? rows_[thread].size() : size_t{0};
+  }
+  Range at(uint32_t thread, size_t index) const { return range_of(rows_[thread][index]); }
 
-// The ranges open on each thread while time goes on.
+ private:
+  static constexpr auto kLong = std::numeric_limits<uint32_t>::max();
+  struct Row {
+    int64_t begin_ns;
+    uint32_t ns;  // kLong: `what` is an index of long_
+    uint32_t what;
+  };
+  struct Long {
+    int64_t end_ns;
+    uint32_t what;
+  };
+  Range range_of(const Row& row) const {
+    return row.ns == kLong ? Range{{row.begin_ns, long_[row.what].end_ns}, long_[row.what].what}
+                           : Range{{row.begin_ns, row.begin_ns + row.ns}, row.what};
+  }
+
+  std::vector<std::vector<Row>> rows_;  // by thread
+  std::vector<Long> long_;
+};
+
+// The ranges open on each thread while time goes on.  `ranges` sorted.
 class OpenRanges {
  public:
-  explicit OpenRanges(size_t threads) : open_(threads) {}
+  explicit OpenRanges(const Ranges& ranges) : ranges_(ranges), threads_(ranges.threads()) {}
 
-  // Those that `time_ns` has reached and that enclose it; innermost last.
-  std::vector<const Range*>& at(uint32_t thread, int64_t time_ns) {
-    std::vector<const Range*>& stack = open_[thread];
-    while (!stack.empty() && stack.back()->span.end_ns <= time_ns) {
-      stack.pop_back();
+  // Goes on to `time_ns` on that thread, and tells `began` of each range that begins until then.
+  template <class Began>
+  void advance(uint32_t thread, int64_t time_ns, const Began& began) {
+    if (thread >= threads_.size()) {
+      return;
     }
-    return stack;
+    Thread& now = threads_[thread];
+    for (const size_t size = ranges_.size(thread); now.next < size; ++now.next) {
+      const Range range = ranges_.at(thread, now.next);
+      if (range.span.begin_ns > time_ns) {
+        break;
+      }
+      close(now.open, range.span.begin_ns);
+      began(range);
+      now.open.push_back(range);
+    }
+    close(now.open, time_ns);
+  }
+  // Null: the thread is in none.
+  const Range* innermost(uint32_t thread) const {
+    return thread >= threads_.size() || threads_[thread].open.empty()
+               ? nullptr
+               : &threads_[thread].open.back();
   }
 
  private:
-  std::vector<std::vector<const Range*>> open_;
+  struct Thread {
+    size_t next = 0;
+    std::vector<Range> open;
+  };
+  static void close(std::vector<Range>& open, int64_t time_ns) {
+    while (!open.empty() && open.back().span.end_ns <= time_ns) {
+      open.pop_back();
+    }
+  }
+
+  const Ranges& ranges_;
+  std::vector<Thread> threads_;
 };
 
 // `ranges` sorted, `calls` by start; visits each call with the innermost range around its start,
 // null where there is none.
 template <class Calls, class Visit>
-void visit_innermost(const std::vector<Range>& ranges, size_t threads, Calls& calls,
-                     const Visit& visit) {
-  OpenRanges open(threads);
-  auto next = ranges.begin();
+void visit_innermost(const Ranges& ranges, Calls& calls, const Visit& visit) {
+  OpenRanges open(ranges);
   for (auto& call : calls) {
-    for (; next != ranges.end() && next->span.begin_ns <= call.start_ns; ++next) {
-      open.at(next->thread, next->span.begin_ns).push_back(&*next);
-    }
-    const std::vector<const Range*>& stack = open.at(call.thread, call.start_ns);
-    visit(call, stack.empty() ? nullptr : stack.back());
+    open.advance(call.thread, call.start_ns, [](const Range&) {});
+    visit(call, open.innermost(call.thread));
   }
 }
 
 // `ranges` sorted, `calls` by start: of each, that range in which its thread was, as the innermost,
 // for most of the time since its call before; kNoName: in none.
-std::vector<uint32_t> spent_in(const std::vector<Range>& ranges, size_t threads,
-                               const std::vector<HostCall>& calls);
+std::vector<uint32_t> spent_in(const Ranges& ranges, const std::vector<HostCall>& calls);
 
 }  // namespace traintrace

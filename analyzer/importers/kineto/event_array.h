@@ -22,6 +22,8 @@ class EventArray {
   const std::optional<ReadError>& error() const { return error_; }
   // Of the last piece, in the uncompressed text.
   uint64_t piece_offset() const { return piece_offset_; }
+  // How much of the file, from 0 to 1.
+  double part_read() const { return file_.part_read(); }
   // Once next() gave nothing: all that stands beside the events, as one JSON object with an empty
   // "traceEvents"; an empty array where there is nothing else.  Whole, too, where the events are
   // cut.

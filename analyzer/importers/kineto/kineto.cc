@@ -4,7 +4,6 @@
 #include <simdjson.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <set>
 #include <unordered_map>
@@ -14,9 +13,10 @@
 #include "analyzer/importers/kineto/enclosing.h"
 #include "analyzer/importers/kineto/event_array.h"
 #include "analyzer/importers/kineto/kineto_event.h"
-#include "analyzer/importers/kineto/kineto_products.h"
+#include "analyzer/importers/kineto/kineto_operators.h"
 #include "analyzer/importers/kineto/kineto_rest.h"
 #include "analyzer/importers/kineto/kineto_waits.h"
+#include "analyzer/importers/kineto/large_tables.h"
 #include "analyzer/timeline/collectives/noted_messages.h"
 #include "analyzer/timeline/communication_kernels.h"
 #include "analyzer/timeline/exposed_copies.h"
@@ -46,6 +46,12 @@ class Import {
     }
   }
 
+  void make_room(double part) {
+    kineto::make_room(trace_.timeline.work, part);
+    kineto::make_room(trace_.timeline.calls, part);
+    frames_.make_room(part);
+    operators_.make_room(part);
+  }
   void add_rest(const std::string& rest) {
     if (std::string wrong = read_rest(rest, trace_.timeline); !wrong.empty()) {
       complain(0, std::move(wrong));
@@ -108,9 +114,8 @@ class Import {
   }
   Ids names_, threads_;
   std::vector<bool> communicates_;
-  std::vector<Range> frames_;                 // `what`: their names
-  std::array<std::vector<Range>, 3> ranges_;  // by RangeKind, the same
-  Products products_;
+  Ranges frames_, annotations_, modules_;  // of their names
+  Operators operators_;
   StreamWaits waits_;
   uint64_t without_time_ = 0;
   size_t taken_ = 0;  // events of the piece
@@ -220,22 +225,22 @@ void Import::add(const Event& event) {
 
 void Import::add_range(const Event& event) {
   const RangeKind kind = range_kind(event);
-  if (kind == RangeKind::kNone) {
+  const std::optional<Span> span = kind == RangeKind::kNone ? std::nullopt : span_of(event);
+  if (!span) {
     return;
   }
-  if (const std::optional<Span> span = span_of(event)) {
-    const uint32_t thread = thread_of(event);
-    ranges_[static_cast<size_t>(kind)].push_back(
-        {*span, thread, id_of(event.name, names_, trace_.timeline.names)});
-    if (kind == RangeKind::kOperator && Products::wants(event.name)) {
-      products_.add(event, *span, thread);
-    }
+  const uint32_t thread = thread_of(event);
+  const uint32_t name = id_of(event.name, names_, trace_.timeline.names);
+  if (kind == RangeKind::kOperator) {
+    operators_.add(event, name, *span, thread, trace_.timeline);
+  } else {
+    (kind == RangeKind::kModule ? modules_ : annotations_).add(thread, *span, name);
   }
 }
 
 void Import::add_frame(const Event& event) {
   if (const std::optional<Span> span = span_of(event)) {
-    frames_.push_back({*span, thread_of(event), id_of(event.name, names_, trace_.timeline.names)});
+    frames_.add(thread_of(event), *span, id_of(event.name, names_, trace_.timeline.names));
   }
 }
 
@@ -302,7 +307,7 @@ void Import::add_work(const Event& event, WorkKind kind) {
   if (kind == WorkKind::kCommunication) {
     add_note(event);
   } else if (!event.product.empty() && event.correlation) {
-    Products::add_told(event.product, *event.correlation, trace_.timeline);
+    operators_.add_told(event.product, *event.correlation, trace_.timeline);
   }
 }
 
@@ -342,36 +347,35 @@ void Import::find_sites() {
   if (frames_.empty()) {
     return;  // no call has a site
   }
-  sort_ranges(frames_);
-  trace_.timeline.spent_in =
-      spent_in(frames_, trace_.timeline.threads.size(), trace_.timeline.calls);
-  visit_innermost(frames_, trace_.timeline.threads.size(), trace_.timeline.calls,
-                  [](HostCall& call, const Range* frame) {
-                    call.site = frame == nullptr ? kNoName : frame->what;
-                  });
+  frames_.sort();
+  trace_.timeline.spent_in = spent_in(frames_, trace_.timeline.calls);
+  visit_innermost(frames_, trace_.timeline.calls, [](HostCall& call, const Range* frame) {
+    call.site = frame == nullptr ? kNoName : frame->what;
+  });
+  frames_ = {};
 }
 
 // Of each kind the innermost range around each call.
 void Import::find_contexts() {
   Timeline& timeline = trace_.timeline;
-  constexpr std::array kMembers = {&CallContext::op, &CallContext::annotation,
-                                   &CallContext::module};
-  for (size_t kind = 0; kind < kMembers.size(); ++kind) {
-    std::vector<Range>& ranges = ranges_[kind];
+  const auto find = [&](Ranges& ranges, uint32_t CallContext::*member) {
     if (ranges.empty()) {
-      continue;
+      return;
     }
-    sort_ranges(ranges);
     timeline.contexts.resize(timeline.calls.size());
-    visit_innermost(ranges, timeline.threads.size(), timeline.calls,
-                    [&](const HostCall& call, const Range* range) {
-                      if (range != nullptr) {
-                        const auto index = static_cast<size_t>(&call - timeline.calls.data());
-                        timeline.contexts[index].*kMembers[kind] = range->what;
-                      }
-                    });
+    visit_innermost(ranges, timeline.calls, [&](const HostCall& call, const Range* range) {
+      if (range != nullptr) {
+        timeline.contexts[static_cast<size_t>(&call - timeline.calls.data())].*member = range->what;
+      }
+    });
     ranges = {};
-  }
+  };
+  annotations_.sort();
+  modules_.sort();
+  operators_.sort();  // which takes room for a while: before the contexts do
+  find(annotations_, &CallContext::annotation);
+  find(modules_, &CallContext::module);
+  operators_.find_contexts(timeline);
 }
 
 // What operators that move data between ranks launch themselves is communication, whatever its
@@ -397,10 +401,9 @@ void Import::find_communication() {
 }
 
 void Import::finish() {
-  std::stable_sort(trace_.timeline.work.begin(), trace_.timeline.work.end(),
-                   [](const GpuWork& a, const GpuWork& b) { return a.start_ns < b.start_ns; });
-  std::stable_sort(trace_.timeline.calls.begin(), trace_.timeline.calls.end(),
-                   [](const HostCall& a, const HostCall& b) { return a.start_ns < b.start_ns; });
+  parser_ = json::parser();
+  sort_by_start(trace_.timeline.work);
+  sort_by_start(trace_.timeline.calls);
   std::sort(trace_.timeline.step_starts.begin(), trace_.timeline.step_starts.end());
   std::stable_sort(trace_.timeline.collectives.begin(), trace_.timeline.collectives.end(),
                    [](const CollectiveNote& a, const CollectiveNote& b) {
@@ -415,7 +418,7 @@ void Import::finish() {
   find_sites();
   find_contexts();
   find_communication();
-  products_.finish(trace_.timeline);
+  operators_.find_products(trace_.timeline);
   take_rank_of_name(trace_.timeline);
   add_noted_messages(trace_.timeline);
   if (first_no_json_) {
@@ -474,6 +477,7 @@ KinetoTrace read_kineto(const std::string& path) {
   Import import(trace);
   while (const std::optional<std::string_view> piece = array.next()) {
     import.add_piece(*piece, array.piece_offset());
+    import.make_room(array.part_read());
     if (trace.events > most_events) {
       trace.errors.push_back({path, array.piece_offset(),
                               "expected no more events than its size allows: the rest is left out",

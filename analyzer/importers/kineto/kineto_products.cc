@@ -7,8 +7,6 @@
 #include <iterator>
 #include <utility>
 
-#include "analyzer/timeline/products/products.h"
-
 namespace traintrace::kineto {
 namespace {
 
@@ -91,7 +89,7 @@ ElementType type_of(std::string_view text) {
   return found == std::end(kNames) ? ElementType::kUnknown : found->type;
 }
 
-MatrixProduct product_of(const Event& event, size_t first) {
+MatrixProduct product_by_text(const Event& event, size_t first) {
   MatrixProduct product;
   const ElementType type = type_of(element(event.types, first));
   product.type = type == type_of(element(event.types, first + 1)) ? type : ElementType::kUnknown;
@@ -115,63 +113,20 @@ bool Products::wants(std::string_view name) {
                      [&](std::string_view word) { return name.find(word) != name.npos; });
 }
 
-void Products::add(const Event& event, const Span& span, uint32_t thread) {
+// Jobs call the same few operators with the same few shapes again and again.
+uint32_t Products::product_of(const Event& event, Timeline& timeline) {
+  constexpr char kBetween = '\n';
+  text_.assign(event.name).append(1, kBetween).append(event.dims);
+  text_.append(1, kBetween).append(event.types);
+  if (const auto known = by_text_.find(text_); known != by_text_.end()) {
+    return known->second;
+  }
   const Plain* const plain = plain_of(event.name);
-  MatrixProduct added = plain == nullptr ? MatrixProduct() : product_of(event, plain->first);
-  added.is_plain = plain != nullptr;
-  ranges_.push_back({span, thread, static_cast<uint32_t>(operators_.size())});
-  operators_.push_back(added);
-}
-
-// An operator may call itself again with other types (autocast), or another one.  The innermost
-// is what is computed; what the outer one launches by itself only prepares it.
-std::vector<bool> Products::with_inner(size_t threads) const {
-  std::vector<bool> found(operators_.size());
-  OpenRanges open(threads);
-  for (const Range& range : ranges_) {
-    std::vector<const Range*>& stack = open.at(range.thread, range.span.begin_ns);
-    if (!stack.empty() && operators_[range.what].is_plain) {
-      found[stack.back()->what] = true;
-    }
-    stack.push_back(&range);
-  }
-  return found;
-}
-
-void Products::finish(Timeline& timeline) {
-  // Our own exports say of each kernel what it computes; their operators have no shapes.
-  if (!timeline.products.empty()) {
-    ranges_ = {};
-    operators_ = {};
-    sort_products(timeline);
-    return;
-  }
-  sort_ranges(ranges_);
-  const std::vector<bool> outer = with_inner(timeline.threads.size());
-  std::vector<LaunchedFor> launched;
-  visit_innermost(ranges_, timeline.threads.size(), timeline.calls,
-                  [&](const HostCall& call, const Range* range) {
-                    if (range != nullptr && call.correlation != 0) {
-                      launched.push_back({call.correlation, range->what});
-                    }
-                  });
-  ranges_ = {};
-  const std::vector<uint64_t> main = main_work(timeline, std::move(launched), operators_.size());
-  size_t kept = 0;
-  for (size_t i = 0; i < operators_.size(); ++i) {
-    // What has none ran on the CPU, was captured, or is not in the trace.
-    if (main[i] != 0 && !(operators_[i].is_plain && outer[i])) {
-      operators_[kept] = operators_[i];
-      operators_[kept++].correlation = main[i];
-    }
-  }
-  const bool few = kept < operators_.size() / 2;
-  operators_.resize(kept);
-  if (few) {
-    operators_.shrink_to_fit();
-  }
-  timeline.products = std::exchange(operators_, {});
-  sort_products(timeline);
+  MatrixProduct product = plain == nullptr ? MatrixProduct() : product_by_text(event, plain->first);
+  product.is_plain = plain != nullptr;
+  const uint32_t index = table_.index_of(product, timeline);
+  by_text_.emplace(text_, index);
+  return index;
 }
 
 std::string told_product(const MatrixProduct& product) {
@@ -185,7 +140,6 @@ std::string told_product(const MatrixProduct& product) {
 
 void Products::add_told(std::string_view told, uint64_t correlation, Timeline& timeline) {
   MatrixProduct product;
-  product.correlation = correlation;
   const size_t end = told.find(' ');
   product.type = type_of_name(told.substr(0, end));
   product.is_plain = told != "part";
@@ -201,7 +155,7 @@ void Products::add_told(std::string_view told, uint64_t correlation, Timeline& t
     product.n = numbers[2];
     product.k = numbers[3];
   }
-  timeline.products.push_back(product);
+  timeline.work_products.push_back({correlation, table_.index_of(product, timeline)});
 }
 
 }  // namespace traintrace::kineto

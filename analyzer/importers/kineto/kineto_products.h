@@ -1,13 +1,14 @@
-// Which work multiplies which matrices: operators of PyTorch with the shapes of their inputs
-// (record_shapes=True), joined with what was launched within them.
+// Which matrices an operator of PyTorch multiplies, by the shapes of its inputs
+// (record_shapes=True).
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
-#include <vector>
+#include <unordered_map>
 
-#include "analyzer/importers/kineto/enclosing.h"
 #include "analyzer/importers/kineto/kineto_event.h"
+#include "analyzer/timeline/products/products.h"
 #include "analyzer/timeline/timeline.h"
 
 namespace traintrace::kineto {
@@ -17,18 +18,15 @@ class Products {
   // Whether launches within that operator are of interest.
   static bool wants(std::string_view name);
 
-  void add(const Event& event, const Span& span, uint32_t thread);
+  // What such an operator computes, in `timeline.products`.
+  uint32_t product_of(const Event& event, Timeline& timeline);
   // As our own exports say it of a kernel; empty: nothing.
-  static void add_told(std::string_view told, uint64_t correlation, Timeline& timeline);
-  // `timeline` has all its work and calls, in order.  Adds to its products.
-  void finish(Timeline& timeline);
+  void add_told(std::string_view told, uint64_t correlation, Timeline& timeline);
 
  private:
-  // Of each operator: whether it calls one that is a plain product.
-  std::vector<bool> with_inner(size_t threads) const;
-
-  std::vector<Range> ranges_;             // by operator
-  std::vector<MatrixProduct> operators_;  // without their correlations, until all is read
+  ProductTable table_;
+  std::unordered_map<std::string, uint32_t> by_text_;
+  std::string text_;  // of the newest, reused
 };
 
 // "TYPE BATCH M N K", "TYPE" where the shape is not known, "part" of no plain product.

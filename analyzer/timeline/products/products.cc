@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "analyzer/timeline/products/matrix_kernels.h"
@@ -29,9 +30,11 @@ constexpr std::array<TypeText, 7> kTypes = {{{"unknown", 0},
 
 const MatrixProduct* product_of(const Timeline& timeline, uint64_t correlation) {
   const auto found = std::lower_bound(
-      timeline.products.begin(), timeline.products.end(), correlation,
-      [](const MatrixProduct& each, uint64_t value) { return each.correlation < value; });
-  return found != timeline.products.end() && found->correlation == correlation ? &*found : nullptr;
+      timeline.work_products.begin(), timeline.work_products.end(), correlation,
+      [](const WorkProduct& each, uint64_t value) { return each.correlation < value; });
+  return found != timeline.work_products.end() && found->correlation == correlation
+             ? &timeline.products[found->product]
+             : nullptr;
 }
 
 const DeviceModel* model_of(const Timeline& timeline, int32_t device) {
@@ -80,18 +83,28 @@ int64_t bytes_of(ElementType type) {
   return kTypes[static_cast<size_t>(type)].bytes;
 }
 
-std::vector<uint64_t> main_work(const Timeline& timeline, std::vector<LaunchedFor> launched,
-                                size_t count) {
-  struct Main {
-    uint64_t correlation = 0;
-    bool multiplies = false;
-    int64_t ns = -1;
+uint32_t ProductTable::index_of(const MatrixProduct& product, Timeline& timeline) {
+  const auto [known, is_new] =
+      known_.try_emplace(product, static_cast<uint32_t>(timeline.products.size()));
+  if (is_new) {
+    timeline.products.push_back(product);
+  }
+  return known->second;
+}
+
+void add_main_work(std::span<const Multiplication> multiplications,
+                   std::vector<LaunchedFor> launched, Timeline& timeline) {
+  constexpr auto kNone = std::numeric_limits<uint32_t>::max();
+  std::vector<uint32_t> mains(multiplications.size(), kNone);  // in timeline.work
+  const auto rank_of = [&](uint32_t index) {
+    const GpuWork& work = timeline.work[index];
+    return std::pair(multiplies_matrices(timeline.names[work.name]), work.end_ns - work.start_ns);
   };
-  std::vector<Main> mains(count);
   std::sort(launched.begin(), launched.end(), [](const LaunchedFor& a, const LaunchedFor& b) {
-    return std::pair(a.correlation, a.product) < std::pair(b.correlation, b.product);
+    return std::pair(a.correlation, a.multiplication) < std::pair(b.correlation, b.multiplication);
   });
-  for (const GpuWork& work : timeline.work) {
+  for (uint32_t i = 0; i < timeline.work.size(); ++i) {
+    const GpuWork& work = timeline.work[i];
     const auto found = std::lower_bound(
         launched.begin(), launched.end(), work.correlation,
         [](const LaunchedFor& each, uint64_t value) { return each.correlation < value; });
@@ -99,25 +112,26 @@ std::vector<uint64_t> main_work(const Timeline& timeline, std::vector<LaunchedFo
         found->correlation != work.correlation) {
       continue;
     }
-    Main& main = mains[found->product];
-    const bool multiplies = multiplies_matrices(timeline.names[work.name]);
-    const int64_t ns = work.end_ns - work.start_ns;
-    if (std::pair(multiplies, ns) > std::pair(main.multiplies, main.ns)) {
-      main = {work.correlation, multiplies, ns};
+    uint32_t& main = mains[found->multiplication];
+    if (main == kNone || rank_of(i) > rank_of(main)) {
+      main = i;
     }
   }
-  std::vector<uint64_t> correlations;
-  correlations.reserve(count);
-  for (const Main& main : mains) {
-    correlations.push_back(main.correlation);
+  launched = {};
+  for (size_t i = 0; i < mains.size(); ++i) {
+    // What has none ran on the CPU, was captured, or is not in the trace.
+    if (mains[i] != kNone && multiplications[i].is_counted) {
+      timeline.work_products.push_back(
+          {timeline.work[mains[i]].correlation, multiplications[i].product});
+    }
   }
-  return correlations;
+  sort_products(timeline);
 }
 
 void sort_products(Timeline& timeline) {
   std::stable_sort(
-      timeline.products.begin(), timeline.products.end(),
-      [](const MatrixProduct& a, const MatrixProduct& b) { return a.correlation < b.correlation; });
+      timeline.work_products.begin(), timeline.work_products.end(),
+      [](const WorkProduct& a, const WorkProduct& b) { return a.correlation < b.correlation; });
 }
 
 }  // namespace traintrace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,15 +32,30 @@ std::string_view name_of(ElementType type);
 ElementType type_of_name(std::string_view name);
 int64_t bytes_of(ElementType type);  // 0: not known
 
-// A piece of work that was launched for a product, which is told by its number.
+// Adds products to those of a timeline, equal ones once.
+class ProductTable {
+ public:
+  // Its index in `timeline.products`; the same timeline each time.
+  uint32_t index_of(const MatrixProduct& product, Timeline& timeline);
+
+ private:
+  std::map<MatrixProduct, uint32_t> known_;
+};
+
+// An operator or call that multiplies matrices.
+struct Multiplication {
+  uint32_t product;        // in Timeline::products
+  bool is_counted = true;  // else another one within it is what is computed
+};
+// A piece of work that was launched for one of these, which is told by its index.
 struct LaunchedFor {
   uint64_t correlation;
-  uint32_t product;
+  uint32_t multiplication;
 };
-// The correlation of the main piece of each of `count` products: the one that multiplies, by its
-// name, or the longest; 0: none was found.  `timeline` has all its work.
-std::vector<uint64_t> main_work(const Timeline& timeline, std::vector<LaunchedFor> launched,
-                                size_t count);
+// Adds to `timeline.work_products` what the main piece of each multiplication computes: the one
+// that multiplies, by its name, or the longest.  `timeline` has all its work.
+void add_main_work(std::span<const Multiplication> multiplications,
+                   std::vector<LaunchedFor> launched, Timeline& timeline);
 // As product_of() needs them.
 void sort_products(Timeline& timeline);
 

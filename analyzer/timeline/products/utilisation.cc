@@ -23,8 +23,9 @@ class UtilisationSums {
   UtilisationSums(const Timeline& timeline, int32_t device) : timeline_(timeline) {
     const DeviceModel* const model = model_of(timeline, device);
     peaks_ = model == nullptr ? nullptr : peaks_of(model->name);
-    known_ = std::any_of(timeline.products.begin(), timeline.products.end(),
-                         [](const MatrixProduct& product) { return product.is_plain; });
+    known_ = std::any_of(
+        timeline.work_products.begin(), timeline.work_products.end(),
+        [&](const WorkProduct& work) { return timeline.products[work.product].is_plain; });
   }
 
   void add(const GpuWork& work);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "analyzer/text/words.h"
 
@@ -79,19 +80,18 @@ void RecordedProducts::called(const ProcessTrace& trace, const CallRecord& event
 void RecordedProducts::launched(uint32_t thread, TimeNs time, uint64_t correlation) {
   const auto open = newest_.find(thread);
   if (open != newest_.end() && time <= open->second.end) {
-    launched_.push_back({correlation, open->second.product});
+    launched_.push_back({correlation, open->second.multiplication});
   }
 }
 
 void RecordedProducts::finish(Timeline& timeline) {
-  const std::vector<uint64_t> main = main_work(timeline, std::move(launched_), products_.size());
-  for (size_t i = 0; i < products_.size(); ++i) {
-    if (main[i] != 0) {  // else it was captured, or its kernel is not in the trace
-      products_[i].correlation = main[i];
-      timeline.products.push_back(products_[i]);
-    }
+  ProductTable table;
+  std::vector<Multiplication> multiplications;
+  multiplications.reserve(products_.size());
+  for (const MatrixProduct& product : std::exchange(products_, {})) {
+    multiplications.push_back({table.index_of(product, timeline)});
   }
-  sort_products(timeline);
+  add_main_work(multiplications, std::move(launched_), timeline);
 }
 
 std::vector<DeviceModel> recorded_models(const ProcessTrace& trace) {

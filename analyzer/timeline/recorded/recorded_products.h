@@ -22,10 +22,10 @@ class RecordedProducts {
 
  private:
   struct Open {
-    uint32_t product;
+    uint32_t multiplication;
     TimeNs end;
   };
-  std::vector<MatrixProduct> products_;
+  std::vector<MatrixProduct> products_;  // of each call
   std::vector<LaunchedFor> launched_;
   std::unordered_map<uint32_t, Open> newest_;  // by thread; they do not nest
 };
