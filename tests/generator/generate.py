@@ -15,6 +15,9 @@ from flight_pickle import write_pickle
 
 # In native traces an all-to-all of PyTorch is a group of sends and receives.
 AS_MESSAGES = ["p2p.against-collective", "p2p.missing-send", "p2p.missing-recv", "p2p.count-mismatch", "p2p.order", "collective.alltoall-mismatch"]
+# A message that was left out, where only what is in flight is kept: later ones took its place, and two ranks wait for each other, or an exchange of
+# two messages is not answered.
+AFTER_A_LOST_MESSAGE = ["p2p.cycle", "p2p.missing-send", "p2p.missing-recv"]
 # What shows in operations that are still open, without those that completed before.
 UNFINISHED = ("device-stalled", "stream-blocked", "transport", "wrong-count", "wrong-dtype", "wrong-kind", "cycle", "swapped")
 
@@ -88,6 +91,8 @@ def truth(drawn, dumps):
     if fault is not None:
         seen = visible(drawn, dumps)
         codes = fault.codes + AS_MESSAGES * (drawn.form == "text" and fault.comm is not None and (fault.comm.name == "ep" or fault.kind == "wrong-kind"))
+        if not seen and fault.kind in ("missing-send", "missing-recv"):
+            codes = codes + [code for code in AFTER_A_LOST_MESSAGE if code not in codes]
         result.update({"fault": fault.kind, "culprits": fault.culprits, "cause": fault.cause, "acceptable_codes": codes, "tie": fault.tie or not seen,
                        "evidence_in_ring": seen, "instruction": fault.instruction})
         if fault.comm is not None:
