@@ -40,10 +40,10 @@ bool is_asked_by_mistake(const Run& run, const Wait& wait) {
     return false;
   }
   const Communicator& communicator = run.communicators[wait.communicator];
-  const auto entered = wait.waiters.size() +
-                       static_cast<size_t>(std::count_if(
-                           wait.awaited.begin(), wait.awaited.end(),
-                           [](const Awaited& awaited) { return awaited.entered; }));
+  const auto entered =
+      wait.waiters.size() +
+      static_cast<size_t>(std::count_if(wait.awaited.begin(), wait.awaited.end(),
+                                        [](const Awaited& awaited) { return awaited.entered; }));
   return 2 * entered <= static_cast<size_t>(communicator.size) &&
          std::any_of(wait.waiters.begin(), wait.waiters.end(), [&](const Waiter& waiter) {
            return is_out_of_order(text_of(run, *member_of(communicator, waiter.rank)),

@@ -86,8 +86,8 @@ TimeNs overdue_since(const Run& run, const ProcessTrace& trace) {
   const auto made = trace.facts.find("dump-time");
   const bool is_late =
       trace.first_limit != 0 && elapsed(trace.first_limit, trace.last_alive) >= -kLimitRounded;
-  const bool passed = made != trace.facts.end() && (made->second == "assumed" || is_late ||
-                                                    run.hang_after != kHangAfter);
+  const bool passed = made != trace.facts.end() &&
+                      (made->second == "assumed" || is_late || run.hang_after != kHangAfter);
   TimeNs since = 0;
   for (const CommunicatorText& text : trace.communicators) {
     for (const OperationText& operation : text.recent) {
