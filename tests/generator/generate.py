@@ -52,14 +52,22 @@ def stands_in_ring(drawn, dump):
     return first is None or bool(dump.kept) and dump.kept[0].created <= first
 
 
+def waits_with(drawn, dump, rank):
+    """Whether that other rank has a part in what the rank of this dump stands in."""
+    first = next((operation for operation in drawn.simulation.ranks[dump.rank.number].operations
+                  if operation.created <= dump.time and (operation.end is None or operation.end > dump.time)), None)
+    return dump.rank.number != rank and first is not None and rank in first.comm.ranks
+
+
 def visible(drawn, dumps):
     """Whether the rings still hold the place of the fault, on its rank and on most others of its communicator. Of a rank that made no
-    call there, or left no dump: whether most others still hold where they wait for it."""
+    call there, or left no dump: whether most others still hold where they stand, and so do most of those that wait for it and not for others."""
     fault = drawn.fault
     if fault is None or not dumps:
         return True
     if fault.rank is None or fault.rank not in dumps or fault.comm is None:
-        return 2 * sum(stands_in_ring(drawn, dump) for dump in dumps.values()) > len(dumps)
+        direct = [dump for dump in dumps.values() if waits_with(drawn, dump, fault.rank)]
+        return all(2 * sum(stands_in_ring(drawn, dump) for dump in group) > len(group) for group in (dumps.values(), direct) if group)
     later = [operation.created for operation in drawn.simulation.ranks[fault.rank].operations if operation.instruction >= fault.instruction]
     if not later:
         return True
