@@ -79,24 +79,23 @@ bool has_part_in_something(const Run& run, const RankState& state) {
   return false;
 }
 
-// Since when what its dump says to be in flight is, if that has passed its own time limit, or
-// somebody asked about shorter waits, or nothing says how long it has been: it is not known whether
-// all that came before is kept, and so not for whom it waits.
+// Since when what its dump says to be in flight is, if that has passed its own time limit (where it
+// says none, the least), or somebody asked about shorter waits, or nothing says how long it has
+// been: it is not known whether all that came before is kept, and so not for whom it waits.
 TimeNs overdue_since(const Run& run, const ProcessTrace& trace) {
   const auto made = trace.facts.find("dump-time");
-  const bool is_late =
-      trace.first_limit != 0 && elapsed(trace.first_limit, trace.last_alive) >= -kLimitRounded;
-  const bool passed = made != trace.facts.end() &&
-                      (made->second == "assumed" || is_late || run.hang_after != kHangAfter);
   TimeNs since = 0;
   for (const CommunicatorText& text : trace.communicators) {
     for (const OperationText& operation : text.recent) {
-      if (passed && certainly_unfinished(gpu_state(trace, operation))) {
+      if (made != trace.facts.end() && certainly_unfinished(gpu_state(trace, operation))) {
         since = since == 0 ? operation.enter : std::min(since, operation.enter);
       }
     }
   }
-  return since;
+  const TimeNs limit = trace.first_limit != 0 ? trace.first_limit : since + kLeastLimit;
+  const bool passed = since != 0 && (made->second == "assumed" || run.hang_after != kHangAfter ||
+                                     elapsed(limit, trace.last_alive) >= -kLimitRounded);
+  return passed ? since : 0;
 }
 
 // Dumps that do not say when they were written show a job that stands still only if every rank has
