@@ -10,10 +10,6 @@
 namespace traintrace {
 namespace {
 
-// Before version 2.2 dumps do not say the limits.  Shorter ones are rare, and a slow loader or file
-// system is through sooner.
-constexpr TimeNs kLeastLimit = 120'000'000'000;
-
 TimeNs longest_open(const Run& run) {
   TimeNs longest = 0;
   for (const ProcessTrace& trace : run.processes) {

@@ -12,6 +12,10 @@
 
 namespace traintrace {
 
+// Before version 2.2 dumps do not say the limits.  Shorter ones are rare, and a slow loader or file
+// system is through sooner.
+inline constexpr TimeNs kLeastLimit = 120'000'000'000;
+
 // None of its processes recorded its streams and what its host did.
 bool knows_order_only(const Run& run);
 

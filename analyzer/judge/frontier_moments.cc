@@ -22,6 +22,13 @@ bool is_timed(const Run& run) {
   return run.hang_after != kHangAfter || are_dumps_dated(run);
 }
 
+// Without limits of their own: who keeps others waiting for longer than PyTorch lets a collective
+// take is not at work.
+bool takes_too_long(const Run& run, const Hang& hang) {
+  return is_timed(run) &&
+         (knows_limits(run) || elapsed(kWorkingPatience, hang.waited) >= -kLimitRounded);
+}
+
 // All wait for the first rank, as they do while it writes a checkpoint or evaluates: whether that
 // takes too long is not known.  Others that are not there either may do so with it; of those
 // without a dump that is not known.
@@ -30,8 +37,7 @@ bool may_be_at_work(const Run& run, const WaitGraph& graph, const Hang& hang) {
   return contains(hang.roots, Rank{0}) && hang.fate != Fate::kCycle &&
          (hang.fate != Fate::kUntraced || hang.roots.size() == 1) &&
          wait.kind == WaitKind::kCollective &&
-         run.communicators[wait.communicator].size == run.world_size &&
-         (!is_timed(run) || !knows_limits(run));
+         run.communicators[wait.communicator].size == run.world_size && !takes_too_long(run, hang);
 }
 
 // No time mends it.  Of dumps that were written one after the other, what a rank had not issued

@@ -33,13 +33,18 @@ bool is_out_of_order(const CommunicatorText& text, uint64_t sequence) {
 
 // What the one without a trace called is not known.  A rank that waits for it in a call that never
 // came after such a call before may have left out the one that the other is in.  Most members do
-// not make one mistake: an evaluation or a checkpoint came before.
+// not make one mistake, whether they stand there or wait in something before it: an evaluation or a
+// checkpoint came before.
 bool is_asked_by_mistake(const Run& run, const Wait& wait) {
   if (wait.kind != WaitKind::kCollective) {
     return false;
   }
   const Communicator& communicator = run.communicators[wait.communicator];
-  return 2 * wait.waiters.size() <= static_cast<size_t>(communicator.size) &&
+  const auto entered =
+      wait.waiters.size() +
+      static_cast<size_t>(std::count_if(wait.awaited.begin(), wait.awaited.end(),
+                                        [](const Awaited& awaited) { return awaited.entered; }));
+  return 2 * entered <= static_cast<size_t>(communicator.size) &&
          std::any_of(wait.waiters.begin(), wait.waiters.end(), [&](const Waiter& waiter) {
            return is_out_of_order(text_of(run, *member_of(communicator, waiter.rank)),
                                   wait.sequence);

@@ -221,6 +221,43 @@ bool parted_together(const Run& run, const std::vector<Program>& programs, const
          });
 }
 
+// How many messages the rank at `peer` there has issued to the other that one of it would meet.
+size_t answers_of(const Run& run, size_t communicator, Rank rank, const OperationText& message) {
+  const Communicator& there = run.communicators[communicator];
+  const Member* const own = member_of(there, rank);
+  const Member* const peer = member_at(there, message.peer);
+  if (own == nullptr || peer == nullptr) {
+    return 0;
+  }
+  const auto& recent = text_of(run, *peer).recent;
+  return static_cast<size_t>(
+      std::count_if(recent.begin(), recent.end(), [&](const OperationText& other) {
+        return !other.collective && other.receive != message.receive &&
+               other.peer == own->local_rank;
+      }));
+}
+
+// A message on another communicator than its twin's, where its peer has issued more of the other
+// side than the twin's peer has: the two parted together, and neither alone is wrong.
+bool is_answered_elsewhere(const Run& run, const std::vector<Program>& programs,
+                           const Departure& departure) {
+  const Program& own = *program_of(programs, departure.rank);
+  const Program& twin = *program_of(programs, departure.twin);
+  if (departure.edit.kind != CallEditKind::kChanged || departure.at >= own.calls.size() ||
+      departure.twin_at >= twin.calls.size()) {
+    return false;
+  }
+  const Call& call = own.calls[departure.at];
+  const auto expected =
+      counterpart_of(run, twin.calls[departure.twin_at].communicator, twin.rank, own.rank);
+  if (call.operation->collective || expected == call.communicator) {
+    return false;
+  }
+  const auto theirs = counterpart_of(run, call.communicator, own.rank, twin.rank);
+  return answers_of(run, call.communicator, own.rank, *call.operation) >
+         (theirs ? answers_of(run, *theirs, twin.rank, *call.operation) : 0);
+}
+
 // It is the only root.
 void blame(const Run& run, const Standings& standings, const Ranks& ranks,
            const Divergence& divergence, const Ranks& victims, WaitGraph& graph) {
@@ -309,7 +346,8 @@ bool explain_by(Run& run, DeparturesFrom known, const std::vector<Program>& prog
   for (const Departure& departure : departures) {
     if ((departure.told == DepartureTold::kByHabit && !is_seen_elsewhere(programs, departure) &&
          is_tie_of_collectives(run, graph)) ||
-        parted_together(run, programs, graph, departures, departure)) {
+        parted_together(run, programs, graph, departures, departure) ||
+        is_answered_elsewhere(run, programs, departure)) {
       continue;
     }
     const auto divergence = divergence_of(run, programs, departure);

@@ -99,6 +99,11 @@ class Departures(unittest.TestCase):
             with self.subTest(seed=seed):
                 self.assertEqual([one["code"] for one in findings(self.of(seed, "none")[0]) if one["severity"] == "error"], [])
 
+    def test_only_the_count_says_that_starts_are_noted(self):
+        """Nothing is kept but unfinished entries, and the GPU of one rank has begun none of its own."""
+        folder, truth = self.of(800122, "stream-blocked")
+        self.assertEqual(found(folder), [("device.blocked-stream", "likely", truth["culprits"])])
+
     def test_one_rank_has_the_other_order(self):
         """Of two groups, in a ring that keeps no earlier step."""
         folder, truth = self.of(50013, "swapped-communicators")

@@ -342,7 +342,7 @@ class Flight(unittest.TestCase):
         self.assertIn(2, unsent["victims"])
         self.assertNotEqual(unsent["certainty"], "proof")
         short = judged(self.messages("short"))["findings"][0]
-        self.assertEqual((short["code"], short["victims"]), ("p2p.count-mismatch", [2, 3]))
+        self.assertEqual((short["code"], short["victims"]), ("p2p.count-mismatch", [0, 2, 3]))
         for fault in ("grouped, short", "grouped, short, newer"):
             done = judged(self.messages(fault))["findings"][0]
             self.assertEqual((done["code"], done["victims"]), ("p2p.count-mismatch", []), fault)

@@ -143,6 +143,8 @@ class Planner:
         if rank is None:
             return None
         fault = self.about("skipped", rank, index, ["collective.skipped-call"] + SHIFTED, "rank %d leaves out this operation" % rank)
+        if fault.tie:
+            fault.codes.append("collective.extra-call")  # one too few here is one too many there
         self.edit(rank, index, index + 1, [])
         return fault
 
@@ -288,7 +290,7 @@ class Planner:
         free = [peer for peer in range(len(comm.ranks)) if peer not in taken]
         if not free:
             return None
-        codes = ["p2p.wrong-peer", "p2p.missing-send" if part[0] == "send" else "p2p.missing-recv", "p2p.order"]
+        codes = ["p2p.wrong-peer", "p2p.missing-send", "p2p.missing-recv", "p2p.order"]  # one side lacks it, the other is not asked for it
         fault = self.about("wrong-peer", rank, index, codes, "rank %d names another peer in this %s" % (rank, part[0]))
         fault.tie = True
         parts = list(step[2])

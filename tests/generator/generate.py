@@ -15,6 +15,9 @@ from flight_pickle import write_pickle
 
 # In native traces an all-to-all of PyTorch is a group of sends and receives.
 AS_MESSAGES = ["p2p.against-collective", "p2p.missing-send", "p2p.missing-recv", "p2p.count-mismatch", "p2p.order", "collective.alltoall-mismatch"]
+# A message that was left out, where only what is in flight is kept: later ones took its place, and two ranks wait for each other, or an exchange of
+# two messages is not answered.
+AFTER_A_LOST_MESSAGE = ["p2p.cycle", "p2p.missing-send", "p2p.missing-recv"]
 # What shows in operations that are still open, without those that completed before.
 UNFINISHED = ("device-stalled", "stream-blocked", "transport", "wrong-count", "wrong-dtype", "wrong-kind", "cycle", "swapped")
 
@@ -49,14 +52,22 @@ def stands_in_ring(drawn, dump):
     return first is None or bool(dump.kept) and dump.kept[0].created <= first
 
 
+def waits_with(drawn, dump, rank):
+    """Whether that other rank has a part in what the rank of this dump stands in."""
+    first = next((operation for operation in drawn.simulation.ranks[dump.rank.number].operations
+                  if operation.created <= dump.time and (operation.end is None or operation.end > dump.time)), None)
+    return dump.rank.number != rank and first is not None and rank in first.comm.ranks
+
+
 def visible(drawn, dumps):
     """Whether the rings still hold the place of the fault, on its rank and on most others of its communicator. Of a rank that made no
-    call there, or left no dump: whether most others still hold where they wait for it."""
+    call there, or left no dump: whether most others still hold where they stand, and so do most of those that wait for it and not for others."""
     fault = drawn.fault
     if fault is None or not dumps:
         return True
     if fault.rank is None or fault.rank not in dumps or fault.comm is None:
-        return 2 * sum(stands_in_ring(drawn, dump) for dump in dumps.values()) > len(dumps)
+        direct = [dump for dump in dumps.values() if waits_with(drawn, dump, fault.rank)]
+        return all(2 * sum(stands_in_ring(drawn, dump) for dump in group) > len(group) for group in (dumps.values(), direct) if group)
     later = [operation.created for operation in drawn.simulation.ranks[fault.rank].operations if operation.instruction >= fault.instruction]
     if not later:
         return True
@@ -88,6 +99,8 @@ def truth(drawn, dumps):
     if fault is not None:
         seen = visible(drawn, dumps)
         codes = fault.codes + AS_MESSAGES * (drawn.form == "text" and fault.comm is not None and (fault.comm.name == "ep" or fault.kind == "wrong-kind"))
+        if not seen and fault.kind in ("missing-send", "missing-recv"):
+            codes = codes + [code for code in AFTER_A_LOST_MESSAGE if code not in codes]
         result.update({"fault": fault.kind, "culprits": fault.culprits, "cause": fault.cause, "acceptable_codes": codes, "tie": fault.tie or not seen,
                        "evidence_in_ring": seen, "instruction": fault.instruction})
         if fault.comm is not None:

@@ -43,6 +43,8 @@ def classify(told, findings):
     if not errors:
         return OPEN if unexplained else MISSED
     named = set(errors[0].get("culprits", []))
+    if errors[0]["certainty"] == "possible" and not named and not told.get("evidence_in_ring", True):
+        return EXACT
     if errors[0]["code"] in told["acceptable_codes"] and (named == true or (told.get("tie") and not named)):
         return EXACT
     if any(true and set(finding.get("culprits", [])) == true for finding in errors):

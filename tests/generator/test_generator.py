@@ -355,10 +355,13 @@ class Jobs(unittest.TestCase):
 class Verdicts(unittest.TestCase):
     def judge(self, told, *findings):
         told = dict({"tie": False, "acceptable_codes": ["host.stuck"], "fault": "stuck", "culprits": [2]}, **told)
-        return measure.classify(told, [dict({"severity": "error", "code": "host.stuck", "culprits": [2]}, **finding) for finding in findings])
+        usual = {"severity": "error", "certainty": "likely", "code": "host.stuck", "culprits": [2]}
+        return measure.classify(told, [dict(usual, **finding) for finding in findings])
 
     def test_classes(self):
         self.assertEqual(self.judge({}, {}), measure.EXACT)
+        self.assertEqual(self.judge({"evidence_in_ring": False}, {"certainty": "possible", "culprits": []}), measure.EXACT)
+        self.assertEqual(self.judge({}, {"certainty": "possible", "culprits": []}), measure.OPEN)
         self.assertEqual(self.judge({}, {"code": "device.stalled"}), measure.OTHER)
         self.assertEqual(self.judge({}, {"culprits": []}), measure.OPEN)
         self.assertEqual(self.judge({"tie": True}, {"culprits": []}), measure.EXACT)

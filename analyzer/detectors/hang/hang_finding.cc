@@ -19,6 +19,7 @@
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/ending.h"
 #include "analyzer/model/process/idle_host.h"
+#include "analyzer/model/process/job_end.h"
 #include "analyzer/model/process/threads_now.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/runs/elsewhere.h"
@@ -85,22 +86,35 @@ void add_deaths(const Run& run, const Wait& wait, Finding& finding) {
   }
 }
 
+// "was ended by signal 15 (Terminated)", "exited with status 143, as after signal 15
+// (Terminated),"; empty: by itself, or nobody noted it.
+std::string ended_from_outside_text(const RankEnd& end) {
+  const bool noted = end.state->life.evidence == EndEvidence::kNoted;
+  if (end.signal != 0) {
+    return noted ? "was ended by " + signal_text(end.signal) : "";
+  }
+  return end.by() == EndedBy::kStop ? fmt::format("exited with status {}, as after {},", end.status,
+                                                  signal_text(end.status - kStatusOfSignals))
+                                    : "";
+}
+
 // "rank 2 was ended by signal 15 (Terminated) at +72.000 s, after others had waited for it for
 // 70.7 s": that is no reason.
 void add_ends_of_missing(const Run& run, const Hang& hang, Finding& finding) {
-  for (const Rank rank : hang.roots) {
-    const RankState* const state = state_of(run, rank);
-    const int ended = state == nullptr ? -1 : trace_of(run, *state).wait_status;
-    if (hang.fate == Fate::kAlive && ended >= 0 && WIFSIGNALED(ended) &&
-        state->life.evidence == EndEvidence::kNoted) {
-      TimeNs since = state->life.ended;
-      for (const Waiter& waiter : wait_of(run, hang).waiters) {
-        since = std::min(since, waiter.since);
-      }
-      finding.evidence.push_back(
-          fmt::format("rank {} was ended by {} at {}, after others had waited for it for {}",
-                      rank.value, signal_text(WTERMSIG(ended)), run_time(run, state->life.ended),
-                      seconds(elapsed(since, state->life.ended))));
+  if (hang.fate != Fate::kAlive) {
+    return;
+  }
+  for (const RankEnd& end : failures_of(run)) {
+    const std::string text =
+        contains(hang.roots, end.state->rank) ? ended_from_outside_text(end) : "";
+    TimeNs since = end.time;
+    for (const Waiter& waiter : wait_of(run, hang).waiters) {
+      since = std::min(since, waiter.since);
+    }
+    if (!text.empty()) {
+      finding.evidence.push_back(fmt::format(
+          "rank {} {} at {}, after others had waited for it for {}", end.state->rank.value, text,
+          run_time(run, end.time), seconds(elapsed(since, end.time))));
     }
   }
 }

@@ -15,6 +15,7 @@
 #include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/detectors/hang/stall_text.h"
+#include "analyzer/judge/frontier.h"
 #include "analyzer/judge/patience.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/divergence/older_messages.h"
@@ -150,8 +151,12 @@ std::string end_text(const Run& run, const RankState& state) {
 }
 
 // From the last call of any rank, or the last time that an operation was seen to be complete, to
-// where the records end.  0: some rank has called nothing that is known.
+// where the records end.  0: some rank has called nothing that is known, or nothing says when they
+// end.
 TimeNs silence(const Run& run) {
+  if (!are_dumps_dated(run)) {
+    return 0;
+  }
   TimeNs last = 0;
   TimeNs end = 0;
   for (const RankState& state : run.ranks) {

@@ -79,28 +79,36 @@ bool has_part_in_something(const Run& run, const RankState& state) {
   return false;
 }
 
-// Since when what its dump says to be in flight is, if that has passed its own time limit, or
-// somebody asked about shorter waits: it is not known whether all that came before is kept, and so
-// not for whom it waits.
+// Since when what its dump says to be in flight is, if that has passed its own time limit (where it
+// says none, the least), or somebody asked about shorter waits, or nothing says how long it has
+// been: it is not known whether all that came before is kept, and so not for whom it waits.
 TimeNs overdue_since(const Run& run, const ProcessTrace& trace) {
   const auto made = trace.facts.find("dump-time");
-  const bool is_late =
-      trace.first_limit != 0 && elapsed(trace.first_limit, trace.last_alive) >= -kLimitRounded;
-  const bool passed = made != trace.facts.end() && made->second != "assumed" &&
-                      (is_late || run.hang_after != kHangAfter);
   TimeNs since = 0;
   for (const CommunicatorText& text : trace.communicators) {
     for (const OperationText& operation : text.recent) {
-      if (passed && certainly_unfinished(gpu_state(trace, operation))) {
+      if (made != trace.facts.end() && certainly_unfinished(gpu_state(trace, operation))) {
         since = since == 0 ? operation.enter : std::min(since, operation.enter);
       }
     }
   }
-  return since;
+  const TimeNs limit = trace.first_limit != 0 ? trace.first_limit : since + kLeastLimit;
+  const bool passed = since != 0 && (made->second == "assumed" || run.hang_after != kHangAfter ||
+                                     elapsed(limit, trace.last_alive) >= -kLimitRounded);
+  return passed ? since : 0;
 }
 
-// How long it has been inside a call that waits, or its GPU said so, if that is longer than it may.
-TimeNs blocked_for(const Run& run, const RankState& state) {
+// Dumps that do not say when they were written show a job that stands still only if every rank has
+// something in flight.
+bool may_stand_still(const Run& run) {
+  return are_dumps_dated(run) ||
+         std::all_of(run.processes.begin(), run.processes.end(),
+                     [&](const ProcessTrace& trace) { return overdue_since(run, trace) != 0; });
+}
+
+// How long it has been inside a call that waits, or its GPU said so, or has had in flight what is
+// overdue, if that is longer than it may.
+TimeNs blocked_for(const Run& run, const RankState& state, TimeNs overdue) {
   TimeNs longest = 0;
   const auto consider = [&](TimeNs since, TimeNs until) {
     const TimeNs waited = since == 0 ? 0 : elapsed(since, until);
@@ -110,7 +118,7 @@ TimeNs blocked_for(const Run& run, const RankState& state) {
   };
   consider(blocked_in_nccl(run, state), known_until(run, state));
   consider(blocked_in_cuda(run, state), known_until(run, state));
-  consider(overdue_since(run, trace_of(run, state)), state.last_seen);
+  consider(overdue, state.last_seen);
   for (const Wait& wait : run.waits.waits) {
     for (const Waiter& waiter : wait.waiters) {
       if (waiter.rank == state.rank && (waiter.blocked || waiter.unfinished)) {
@@ -187,6 +195,7 @@ bool has_company_just_now(const Run& run, const RankState& state) {
 std::map<Rank, TimeNs> unexplained_ranks(const Run& run, const std::vector<Finding>& findings) {
   const Ranks explained = explained_by(findings);
   const Ranks patient = waiting_for_movers(run);
+  const bool still = may_stand_still(run);
   std::map<Rank, TimeNs> found;
   for (const RankState& state : run.ranks) {
     if (contains(explained, state.rank) || contains(patient, state.rank) ||
@@ -194,7 +203,8 @@ std::map<Rank, TimeNs> unexplained_ranks(const Run& run, const std::vector<Findi
         has_company_just_now(run, state) || !has_part_in_something(run, state)) {
       continue;
     }
-    if (const TimeNs waited = blocked_for(run, state); waited > 0) {
+    const TimeNs overdue = still ? overdue_since(run, trace_of(run, state)) : 0;
+    if (const TimeNs waited = blocked_for(run, state, overdue); waited > 0) {
       found[state.rank] = waited;
     }
   }

@@ -383,9 +383,10 @@ class DumpBuilder {
 
   // Where starts are noted, what has none has not begun: its stream has not come to it.
   void tell_starts(ProcessTrace& trace) const {
+    const bool seen = times_starts_ || has_counted_starts(dump_);
     for (CommunicatorText& text : trace.communicators) {
       for (OperationText& operation : text.recent) {
-        if (times_starts_ && operation.gpu == GpuState::kPending) {
+        if (seen && operation.gpu == GpuState::kPending) {
           operation.gpu = GpuState::kEnqueued;
         }
       }

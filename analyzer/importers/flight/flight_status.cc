@@ -84,4 +84,20 @@ FlightStatus add_flight_status(const Value* status, std::vector<FlightGroup>& gr
   return told;
 }
 
+bool has_counted_starts(const FlightDump& dump) {
+  bool counted = false;
+  for (size_t i = 0; i < dump.groups.size(); ++i) {
+    const FlightGroup& group = dump.groups[i];
+    const auto& recent = dump.trace.communicators[i].recent;
+    if (group.started && std::any_of(recent.begin(), recent.end(), [&](const auto& operation) {
+          return operation.gpu == GpuState::kPending && operation.collective &&
+                 operation.sequence <= *group.started;
+        })) {
+      return false;
+    }
+    counted = counted || (group.started && !group.with_peers);
+  }
+  return counted;
+}
+
 }  // namespace traintrace

@@ -25,4 +25,8 @@ struct FlightStatus {
 // process, which is completed here for groups without entries.
 FlightStatus add_flight_status(const Value* status, std::vector<FlightGroup>& groups);
 
+// It counts starts, which PyTorch knows only where it times operations; not where what it counts is
+// said not to have started.
+bool has_counted_starts(const FlightDump& dump);
+
 }  // namespace traintrace

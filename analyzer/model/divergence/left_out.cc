@@ -167,6 +167,34 @@ bool is_rather_left_out(const ProcessTrace& events, const Sequence& own, const R
          out_of_place(made, usual, repeated.second < own.reached);
 }
 
+// Of that communicator, after the `first`th call in `own` and before the one that follows it.
+size_t collectives_behind(const CommunicatorText& text, const Sequence& own, uint64_t first) {
+  return static_cast<size_t>(
+      std::count_if(text.recent.begin(), text.recent.end(), [&](const OperationText& operation) {
+        return operation.collective && operation.enter >= own.at(first)->operation.enter &&
+               operation.enter < own.at(first + 1)->operation.enter;
+      }));
+}
+
+// A step begun anew makes its calls on other communicators again.  Those that came before the first
+// of the two in each step did not come between them, and the other rank did not make them either,
+// as it would have what was left out.
+bool lacks_calls_elsewhere(const Run& run, const Communicator& communicator, const Sequence& own,
+                           Rank normal, const Repeated& repeated) {
+  return std::any_of(run.communicators.begin(), run.communicators.end(),
+                     [&](const Communicator& other) {
+                       const Member* const member = member_of(other, own.member->rank);
+                       const Member* const theirs = member_of(other, normal);
+                       if (&other == &communicator || member == nullptr || theirs == nullptr) {
+                         return false;
+                       }
+                       const CommunicatorText& text = text_of(run, *member);
+                       return collectives_behind(text, own, repeated.second - 1) <
+                                  collectives_behind(text, own, repeated.earlier_next - 1) &&
+                              text_of(run, *theirs).collectives <= text.collectives;
+                     });
+}
+
 }  // namespace
 
 void take_for_left_out(const Run& run, const ReadEvents& read_events, Divergence& divergence) {
@@ -185,7 +213,9 @@ void take_for_left_out(const Run& run, const ReadEvents& read_events, Divergence
   if (!repeated || !others_agree(own, normal, *repeated)) {
     return;
   }
-  const bool anew = has_begun_anew(*events, own, *repeated);
+  const bool anew =
+      has_begun_anew(*events, own, *repeated) &&
+      !lacks_calls_elsewhere(run, communicator, own, divergence.others.front(), *repeated);
   if (!anew && !is_rather_left_out(*events, own, *repeated)) {
     return;
   }

@@ -52,7 +52,7 @@ EndedBy RankEnd::by() const {
   if (status < 0 && signal == 0) {
     return EndedBy::kUnknown;
   }
-  const int number = signal != 0 ? signal : status - 128;
+  const int number = signal != 0 ? signal : status - kStatusOfSignals;
   return is_stop_signal(number) ? EndedBy::kStop
          : number == SIGKILL    ? EndedBy::kKill
                                 : EndedBy::kItself;

@@ -15,6 +15,9 @@ enum class EndedBy : uint8_t {
   kKill,     // SIGKILL: whoever asked before, or the kernel for want of memory
 };
 
+// Shells, and handlers of signals, end with the signal's number and this.
+inline constexpr int kStatusOfSignals = 128;
+
 // Of a rank that is known to have ended, and not with status 0.
 struct RankEnd {
   const RankState* state = nullptr;
@@ -22,7 +25,6 @@ struct RankEnd {
   int status = -1;  // -1: a signal ended it, or nobody knows
   int signal = 0;   // 0: none did, or nobody knows
 
-  // Shells give a signal's number as 128 more.
   EndedBy by() const;
 };
 
