@@ -102,7 +102,7 @@ class Blame(unittest.TestCase):
         """The event that ends an operation is recorded when the call returns; until then it reads as complete, and the watchdog knows nothing of it."""
         groups = {"pp": [0, 1, 2, 3]}
         blocked = self.job(groups, self.wrong_peer("unseen"), range(4), first=0)
-        self.assertEqual(blocked, [("p2p.wrong-peer", "proof", [2])])
+        self.assertEqual(blocked, [("p2p.wrong-peer", "likely", [2])])
         self.assertEqual(self.job(groups, self.wrong_peer("scheduled"), range(4), first=0), blocked)
         self.assertNotIn("all that it issued is finished", self.said)
 
