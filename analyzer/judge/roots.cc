@@ -11,6 +11,7 @@
 #include "analyzer/match/lacking_batches.h"
 #include "analyzer/match/longer_rows.h"
 #include "analyzer/model/older_operations.h"
+#include "analyzer/model/process/sampled_place.h"
 #include "analyzer/model/waiting/hangs.h"
 #include "analyzer/model/waiting/stalls.h"
 
@@ -161,6 +162,7 @@ void find_roots(Run& run, Blocked blocked, const ReadEvents& read_events) {
               std::back_inserter(run.divergences));
     explain_by_differing_calls(run);
   });
+  run_stage("model sampled places", [&] { find_sampled_roots(run, read_events); });
 }
 
 }  // namespace traintrace

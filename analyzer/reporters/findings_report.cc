@@ -59,6 +59,9 @@ std::string verdict_of(const Run& run, const std::vector<Finding>& findings) {
     if (contains(first.culprits, place.rank) && !first.code.starts_with("memory.")) {
       const RankState* const state = state_of(run, place.rank);
       const bool over = state != nullptr && (has_ended(*state) || !is_seen_there(run, *state));
+      const auto is_seen = [&](const RankState& one) {
+        return one.sampled || is_seen_there(run, one);
+      };
       const PlaceRole role = role_of(run, first, place);
       const auto is_said = [&](const std::string& at) {
         return first.title.find(at) != first.title.npos;
@@ -70,7 +73,10 @@ std::string verdict_of(const Run& run, const std::vector<Finding>& findings) {
       }
       verdict += fmt::format("; rank {} {}{} {}", place.rank.value,
                              is_call ? role.words + " " + place_text(place) + " and " : "",
-                             over ? "was last at" : "is at", seen);
+                             !over                                 ? "is at"
+                             : state != nullptr && is_seen(*state) ? "was last at"
+                                                                   : "made its last call at",
+                             seen);
       break;
     }
   }
