@@ -112,7 +112,7 @@ PlaceRole role_of(const Run& run, const Finding& finding, const CodePlace& place
     return role;
   }
   if (is_sampled) {
-    role.words = has_ended(*state) ? "was last at" : thread == nullptr ? "last seen at" : "now at";
+    role.words = thread == nullptr ? "last seen at" : has_ended(*state) ? "was last at" : "now at";
     return role;
   }
   const CallsAt calls(trace, place);
