@@ -47,6 +47,7 @@ std::vector<Finding> find_color_collisions(const Run& run);
 std::vector<Finding> find_leaked(const Run& run);
 std::vector<Finding> find_split_mismatch(const Run& run);
 std::vector<Finding> find_missing_rendezvous(const Run& run);
+std::vector<Finding> find_missing_from_host_groups(const Run& run);
 std::vector<Finding> find_launch_races(const Run& run);
 std::vector<Finding> find_window_mismatch(const Run& run);
 std::vector<Finding> find_version_mismatch(const Run& run);

@@ -32,6 +32,8 @@ struct Disagreement {
   Ranks deviants;  // of a tie: all; of messages: whoever is in one
   size_t index =
       0;  // in Run::divergences, as it will be with BlockedFrontiers::divergences after them
+  size_t communicator = 0;
+  uint64_t sequence = 0;  // of the collective in which they met; 0: messages
 };
 
 struct BlockedFrontiers {

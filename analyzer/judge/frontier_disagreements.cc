@@ -98,6 +98,8 @@ class DisagreementFinder {
                                                                 : DivergenceKind::kType;
     Disagreement& found = blocked_.disagreements.emplace_back();
     found.deviants = divergence.deviants;
+    found.communicator = communicator;
+    found.sequence = sequence;
     if (divergence.tie) {
       for (const Rank rank : divergence.others) {
         insert(found.deviants, rank);

@@ -147,7 +147,7 @@ class EdgeFinder {
     const auto [at, is_new] = absentees_.try_emplace({index, sequence});
     if (is_new) {
       for (const Member& other : run_.communicators[index].members) {
-        add_absentee(other, sequence, at->second);
+        add_absentee(other, index, sequence, at->second);
       }
       for (const Rank rank : run_.communicators[index].absent) {
         at->second.awaited.emplace_back(&blocked_.nodes.at(rank), false);
@@ -159,7 +159,20 @@ class EdgeFinder {
     return at->second;
   }
 
-  void add_absentee(const Member& other, uint64_t sequence, Absentees& found) const {
+  // What it is through with there is another call than what the others are in.
+  bool called_otherwise(size_t index, uint64_t sequence, Rank rank) const {
+    return std::any_of(blocked_.disagreements.begin(), blocked_.disagreements.end(),
+                       [&](const Disagreement& one) {
+                         return one.communicator == index && one.sequence == sequence &&
+                                contains(one.deviants, rank);
+                       });
+  }
+
+  void add_absentee(const Member& other, size_t index, uint64_t sequence, Absentees& found) const {
+    if (called_otherwise(index, sequence, other.rank)) {
+      found.awaited.emplace_back(&blocked_.nodes.at(other.rank), true);
+      return;
+    }
     if (through_at(run_, blocked_.standings, other, sequence)) {  // what its root sent, say
       insert(found.through, other.rank);
       return;

@@ -11,7 +11,9 @@
 #include "analyzer/match/lacking_batches.h"
 #include "analyzer/match/longer_rows.h"
 #include "analyzer/model/older_operations.h"
+#include "analyzer/model/process/sampled_place.h"
 #include "analyzer/model/waiting/hangs.h"
+#include "analyzer/model/waiting/stalls.h"
 
 namespace traintrace {
 namespace {
@@ -60,11 +62,55 @@ bool is_asked_of_wrong_peer(const Divergence& one, const Wait& wait) {
                      [&](const Waiter& waiter) { return contains(one.deviants, waiter.rank); });
 }
 
+// Whoever asks a wrong peer does not come to what else is awaited of it, by that peer perhaps.
+bool is_awaited_meanwhile(const Divergence& one, const Hang& hang) {
+  return one.kind == DivergenceKind::kWrongPeer && !hang.roots.empty() &&
+         std::all_of(hang.roots.begin(), hang.roots.end(),
+                     [&](Rank rank) { return contains(one.deviants, rank); });
+}
+
 // A message to a wrong peer is not answered there: that is what comes of it, and no other fault.
 void explain_by_wrong_peers(const Run& run, WaitGraph& graph) {
   for (Hang& hang : graph.hangs) {
     for (size_t i = 0; i < run.divergences.size() && hang.divergences.empty(); ++i) {
-      if (is_asked_of_wrong_peer(run.divergences[i], graph.waits[hang.wait])) {
+      if (is_asked_of_wrong_peer(run.divergences[i], graph.waits[hang.wait]) ||
+          is_awaited_meanwhile(run.divergences[i], hang)) {
+        hang.divergences.push_back(i);
+      }
+    }
+  }
+}
+
+// The calls of the members differ in that operation too.
+bool differs_in(const Divergence& one, const Stall& stall) {
+  const auto is_other = [&](const StalledRank& rank) {
+    const StalledRank& first = stall.ranks.front();
+    return rank.operation.peer != first.operation.peer ||
+           rank.operation.count != first.operation.count ||
+           rank.operation.data_type != first.operation.data_type;
+  };
+  return one.communicator == stall.communicator && one.sequence <= stall.sequence &&
+         !is_harmless(one.kind) && !is_of_messages(one.kind) && !stall.ranks.empty() &&
+         std::any_of(stall.ranks.begin(), stall.ranks.end(), is_other);
+}
+
+// A GPU that does not finish what its peers have finished lacks nothing of its own where that call
+// is one of those that differ: that is what comes of it, and no other fault.
+void explain_by_differing_calls(Run& run) {
+  std::vector<Hang>& hangs = run.waits.hangs;
+  if (run.divergences.empty() || std::none_of(hangs.begin(), hangs.end(), [](const Hang& hang) {
+        return hang.blocked && hang.divergences.empty();
+      })) {
+    return;
+  }
+  const std::vector<Stall> stalls = find_stalls(run);
+  for (Hang& hang : hangs) {
+    for (size_t i = 0; i < run.divergences.size() && hang.blocked && hang.divergences.empty();
+         ++i) {
+      const bool explains = std::any_of(stalls.begin(), stalls.end(), [&](const Stall& stall) {
+        return differs_in(run.divergences[i], stall) && holds_up(run, stalls, stall, hang);
+      });
+      if (explains) {
         hang.divergences.push_back(i);
       }
     }
@@ -114,7 +160,9 @@ void find_roots(Run& run, Blocked blocked, const ReadEvents& read_events) {
     }
     std::move(run.waits.divergences.begin(), run.waits.divergences.end(),
               std::back_inserter(run.divergences));
+    explain_by_differing_calls(run);
   });
+  run_stage("model sampled places", [&] { find_sampled_roots(run, read_events); });
 }
 
 }  // namespace traintrace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analyzer/model/divergence/abandoned_step.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/sequences.h"
 
@@ -48,6 +49,7 @@ class Describer {
         insert(found_.others, member.rank);
       }
     }
+    take_for_abandoned_step(run_, found_);
     return found_;
   }
 

@@ -110,9 +110,16 @@ class Comparer {
     return true;
   }
 
+  // A branch has calls of its own for both, in the other order: a call in excess, or one with other
+  // arguments, is one call from a line of its own.
+  bool are_in_a_branch(size_t width) const {
+    return is_from_other_line(a_, b_ + width) && is_from_other_line(a_ + width, b_);
+  }
+
   // The first comes where the second belongs; the second must not be seen to be elsewhere.
   void consider_swap(size_t width, size_t block) {
-    if (!are_same(a_, b_ + width, block)) {
+    const bool in_a_branch = block == 1 && are_in_a_branch(width);
+    if (!in_a_branch && !are_same(a_, b_ + width, block)) {
       return;
     }
     size_t between = block;
@@ -122,7 +129,7 @@ class Comparer {
     if (between < width && a_ + between < own_.size() && b_ + between < normal_.size()) {
       return;
     }
-    if (a_ + width < own_.size() && !are_same(a_ + width, b_, block)) {
+    if (!in_a_branch && a_ + width < own_.size() && !are_same(a_ + width, b_, block)) {
       return;
     }
     Agreement agreement = run_of(a_ + width + block, b_ + width + block);

@@ -21,6 +21,13 @@ namespace traintrace {
 struct Numbers;
 struct Profile;
 
+// Where the recorder's own looks saw a rank that made no call (sampled_place.h): all on one line.
+struct SampledPlace {
+  uint32_t stack = 0;  // of the newest look: key in the trace's `stacks`
+  TimeNs first = 0, last = 0;
+  uint32_t looks = 0;
+};
+
 struct RankState {
   Rank rank;
   size_t process = 0;  // in Run::processes
@@ -29,6 +36,7 @@ struct RankState {
   TimeNs last_seen = 0;
   std::vector<uint32_t> threads = {};  // own_threads.h; empty: all of the process
   Life life = {};
+  std::optional<SampledPlace> sampled = {};  // since its last call, of ranks that others wait for
 };
 
 // A rank's side of a communicator.

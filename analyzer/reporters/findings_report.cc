@@ -42,6 +42,13 @@ bool is_seen_there(const Run& run, const RankState& state) {
          is_polling(trace, known_until(run, state));
 }
 
+// What the newest that is known of its place is.
+const char* where_words(const Run& run, const RankState& state) {
+  return is_seen_there(run, state) ? (has_ended(state) ? "was last at" : "is at")
+         : state.sampled           ? "was last seen at"
+                                   : "made its last call at";
+}
+
 std::string verdict_of(const Run& run, const std::vector<Finding>& findings) {
   if (findings.empty()) {
     return "nothing of what was asked for was found";
@@ -58,7 +65,6 @@ std::string verdict_of(const Run& run, const std::vector<Finding>& findings) {
     // Where memory was allocated says nothing about where the rank is.
     if (contains(first.culprits, place.rank) && !first.code.starts_with("memory.")) {
       const RankState* const state = state_of(run, place.rank);
-      const bool over = state != nullptr && (has_ended(*state) || !is_seen_there(run, *state));
       const PlaceRole role = role_of(run, first, place);
       const auto is_said = [&](const std::string& at) {
         return first.title.find(at) != first.title.npos;
@@ -70,7 +76,7 @@ std::string verdict_of(const Run& run, const std::vector<Finding>& findings) {
       }
       verdict += fmt::format("; rank {} {}{} {}", place.rank.value,
                              is_call ? role.words + " " + place_text(place) + " and " : "",
-                             over ? "was last at" : "is at", seen);
+                             state == nullptr ? "is at" : where_words(run, *state), seen);
       break;
     }
   }

@@ -46,8 +46,11 @@ class CallsAt {
         const bool meant = finding.communicator &&
                            communicator.id == finding.communicator->id.value && finding.sequence &&
                            each.sequence == *finding.sequence;
-        if (made(each.stack) && (best == nullptr || std::pair(meant, each.enter) >=
-                                                        std::pair(best_is_meant, best->enter))) {
+        // Another call may be meant that was made from the same line.
+        const bool is_it = meant || place_.stack == 0 || each.stack == place_.stack;
+        if (is_it && made(each.stack) &&
+            (best == nullptr ||
+             std::pair(meant, each.enter) >= std::pair(best_is_meant, best->enter))) {
           best = &each;
           best_is_meant = meant;
         }
@@ -97,7 +100,9 @@ PlaceRole role_of(const Run& run, const Finding& finding, const CodePlace& place
   const auto activity = activity_of(run, *state);
   const auto last = activity ? user_place(trace, place.rank, activity->stack) : std::nullopt;
   const ThreadNow* const thread = working_thread(run, *state);
-  const auto sampled = thread == nullptr ? std::nullopt : place_now(*thread, place.rank);
+  const auto sampled = thread != nullptr ? place_now(*thread, place.rank)
+                       : state->sampled  ? user_place(trace, place.rank, state->sampled->stack)
+                                         : std::nullopt;
   const bool is_last = last && is_same_line(*last, place);
   const bool is_sampled = sampled && is_same_line(*sampled, place);
   role.is_newest = is_sampled || is_last || (!sampled && !last);
@@ -107,7 +112,7 @@ PlaceRole role_of(const Run& run, const Finding& finding, const CodePlace& place
     return role;
   }
   if (is_sampled) {
-    role.words = has_ended(*state) ? "was last at" : "now at";
+    role.words = thread == nullptr ? "last seen at" : has_ended(*state) ? "was last at" : "now at";
     return role;
   }
   const CallsAt calls(trace, place);

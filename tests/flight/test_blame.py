@@ -22,7 +22,10 @@ class Blame(unittest.TestCase):
         self.folder = temporary.name
 
     def job(self, groups, calls_of, ranks, first=100, active_only=False, completed_of=None, timed=False):
-        """`calls_of(rank)`: (group, name, size, state), and a type where that is not Float. The first record kept is number `first`."""
+        """`calls_of(rank)`: (group, name, size, state), and a type where that is not Float. The first record kept is number `first`.
+
+        State "unseen": the dump says "completed", and the watchdog has not seen that.
+        """
         for old in os.listdir(self.folder):
             os.remove(os.path.join(self.folder, old))
         for rank in ranks:
@@ -34,14 +37,15 @@ class Blame(unittest.TestCase):
                 counts[group] += not message
                 messages[group] += message
                 created = START + number * STEP
-                done = state == "completed"
+                done = state in ("completed", "unseen")
                 looked = START + LIMIT * STEP + STEP  # by the dump, of what is not retired
                 entries.append({"record_id": first + number, "pg_id": list(own).index(group), "process_group": (group, group),
                                 "collective_seq_id": counts[group], "p2p_seq_id": messages[group], "op_id": counts[group] + messages[group],
                                 "profiling_name": "nccl:" + name, "time_created_ns": created, "input_sizes": [[size]], "input_dtypes": types or ["Float"],
-                                "output_sizes": [[size]], "output_dtypes": types or ["Float"], "state": state,
+                                "output_sizes": [[size]], "output_dtypes": types or ["Float"], "state": "completed" if done else state,
                                 "time_discovered_started_ns": looked if state == "started" else created + STEP // 2 if done and timed else None,
-                                "time_discovered_completed_ns": created + STEP // 2 if done else None, "retired": done, "timeout_ms": LIMIT,
+                                "time_discovered_completed_ns": looked if state == "unseen" else created + STEP // 2 if done else None,
+                                "retired": state == "completed", "timeout_ms": LIMIT,
                                 "is_p2p": message})
             dump = {"version": "2.9", "pg_config": config, "nccl_version": "2.27.3",
                     "entries": [one for one in entries if not active_only or one["state"] != "completed"]}
@@ -79,6 +83,28 @@ class Blame(unittest.TestCase):
         # It stands before that message: rank 0 has not come.
         held = self.job(groups, calls(32, "scheduled", [("tp", "all_reduce", 8, "scheduled")]), range(4))
         self.assertNotIn("p2p.count-mismatch", [code for code, _, _ in held])
+
+    def wrong_peer(self, last, steps=6):
+        """Stages 0 to 3; in the last step stage 2 asks stage 3 for what stage 1 sends.  Then all broadcast."""
+        def calls(rank):
+            for step in range(steps):
+                late = step == steps - 1
+                wrong = late and rank == 2
+                if rank > 0:
+                    yield "pp", f"recv {rank}<-{rank + 1 if wrong else rank - 1}", 64, last if wrong else "scheduled" if late and rank == 3 else "completed"
+                if rank < 3 and not wrong:
+                    yield "pp", f"send {rank}->{rank + 1}", 64, "scheduled" if late and rank == 1 else "completed"
+                if not wrong and not (late and rank == 3):
+                    yield "pp", "broadcast", 1, "scheduled" if late else "completed"
+        return calls
+
+    def test_an_end_that_only_the_dump_saw(self):
+        """The event that ends an operation is recorded when the call returns; until then it reads as complete, and the watchdog knows nothing of it."""
+        groups = {"pp": [0, 1, 2, 3]}
+        blocked = self.job(groups, self.wrong_peer("unseen"), range(4), first=0)
+        self.assertEqual(blocked, [("p2p.wrong-peer", "likely", [2])])
+        self.assertEqual(self.job(groups, self.wrong_peer("scheduled"), range(4), first=0), blocked)
+        self.assertNotIn("all that it issued is finished", self.said)
 
     def stages(self, without, ranks=range(8), groups_of_two=True):
         """Two stages of two replicas of two ranks: each stage passes two micro-batches on in a step. `without` leave out the second, in the last."""

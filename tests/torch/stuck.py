@@ -1,5 +1,5 @@
 """Data-parallel training in which the last rank gets stuck: stuck.py KIND; `none`: nobody does.  `rendezvous`: rank 0, which makes
-NCCL's id for the others, before it does.
+NCCL's id for the others, before it does.  `gloo`: the others wait for it in a barrier of gloo, of which NCCL knows nothing.
 
 Every rank writes its process id into RIG_OUT/pid.RANK when the last one is about to get stuck.
 """
@@ -47,6 +47,13 @@ def stuck_file():
     os.read(end, 1)  # STUCK file
 
 
+def stuck_gloo():
+    path = os.path.join(os.environ["RIG_OUT"], "fifo")
+    os.mkfifo(path)
+    with open(path, "rb"):  # STUCK gloo
+        pass
+
+
 def stuck_gil():
     ctypes.PyDLL(None).sleep(100000)  # STUCK gil
 
@@ -62,11 +69,15 @@ def train():
     with rig.job(600) as job:
         torch.manual_seed(2)
         net = DistributedDataParallel(rig.model().cuda())
+        gloo = torch.distributed.new_group(backend="gloo") if kind == "gloo" else None
         rig.train(net, "cuda", [job.rank], steps=3)
+        torch.cuda.synchronize()
         say_ready()
         if is_culprit and kind != "rendezvous":
             globals()["stuck_" + kind]()
         while True:
+            if gloo is not None:
+                torch.distributed.monitored_barrier(gloo)
             rig.train(net, "cuda", [job.rank], steps=1)
 
 

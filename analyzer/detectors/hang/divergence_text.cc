@@ -211,7 +211,8 @@ const char* divergence_advice(const Run& run, const Divergence& divergence) {
                                        "an exception that is caught"
                                      : kBranch;
     case DivergenceKind::kExtra:
-      return kBranch;
+      return "look for a branch around the call that not all ranks take, or a loop that this rank "
+             "left before the others: uneven data, or a batch that it skipped";
     case DivergenceKind::kFunction:
       return "look for a branch around one of these calls that not all ranks take";
     case DivergenceKind::kSwapped:

@@ -134,6 +134,7 @@ void add_evidence(const Run& run, const Hang& hang, Finding& finding) {
   std::erase_if(traced, [&](Rank rank) { return state_of(run, rank) == nullptr; });
   add_lines(reached_lines(run, wait, traced), finding.evidence);
   add_lines(last_call_lines(run, traced), finding.evidence);
+  add_lines(sampled_lines(run, traced), finding.evidence);
   Ranks aborted;
   for (const Waiter& waiter : wait.waiters) {
     if (state_of(run, waiter.rank)->last_seen > waiter.until) {
@@ -182,7 +183,8 @@ void add_doubts(const Doubts& doubts, Finding& finding) {
   }
 }
 
-// Where it stands, if somebody looked and it stood still; else the place of its last call.
+// Where it stands, if somebody looked and it stood still; else where the recorder saw it since its
+// last call, or made that.
 std::optional<CodePlace> place_of(const Run& run, Rank rank) {
   const RankState* state = state_of(run, rank);
   if (state == nullptr) {
@@ -191,7 +193,11 @@ std::optional<CodePlace> place_of(const Run& run, Rank rank) {
   const ThreadNow* thread = working_thread(run, *state);
   const auto seen = thread != nullptr && thread->steady ? place_now(*thread, rank) : std::nullopt;
   const auto activity = activity_of(run, *state);
+  const auto sampled = state->sampled
+                           ? user_place(trace_of(run, *state), rank, state->sampled->stack)
+                           : std::nullopt;
   return seen       ? seen
+         : sampled  ? sampled
          : activity ? user_place(trace_of(run, *state), rank, activity->stack)
                     : std::nullopt;
 }

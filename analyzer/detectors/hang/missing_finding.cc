@@ -104,8 +104,11 @@ std::string place_instead(const Run& run, const Hang& hang, const Finding& findi
     const RankState* const state = state_of(run, rank);
     const auto activity = state == nullptr ? std::nullopt : activity_of(run, *state);
     const bool is_there = activity && (activity->open || activity->queries > 0);
-    const auto place = is_there ? user_place(trace_of(run, *state), rank, activity->stack)
-                                : std::optional<CodePlace>();
+    const uint32_t stack = is_there                             ? activity->stack
+                           : state != nullptr && state->sampled ? state->sampled->stack
+                                                                : 0;
+    const auto place =
+        stack != 0 ? user_place(trace_of(run, *state), rank, stack) : std::optional<CodePlace>();
     places.insert(place ? place_text(*place) : "");
   }
   for (const CodePlace& place : finding.where) {
@@ -210,10 +213,28 @@ bool only_roots_changed(const Run& run, const Hang& hang) {
          });
 }
 
+// Those that wait in it have exchanged messages with that peer before: that they ask it is no slip.
+bool is_asked_as_before(const Run& run, const Wait& wait) {
+  constexpr std::ptrdiff_t kTwice = 2;
+  return std::all_of(wait.waiters.begin(), wait.waiters.end(), [&](const Waiter& waiter) {
+    const Member* const member = member_of(run.communicators[wait.communicator], waiter.rank);
+    if (member == nullptr) {
+      return false;
+    }
+    const std::vector<OperationText>& recent = text_of(run, *member).recent;
+    return std::count_if(recent.begin(), recent.end(), [&](const OperationText& other) {
+             return !other.collective && other.receive == wait.details.receive &&
+                    other.peer == wait.details.peer && other.enter < wait.details.enter;
+           }) >= kTwice;
+  });
+}
+
 void blame_missing(const Run& run, const Hang& hang, Finding& finding) {
   if (all_are_halted(run, hang)) {
     finding.culprits = hang.roots;
-  } else if (!is_minority(hang) && only_roots_changed(run, hang)) {
+  } else if ((!is_minority(hang) ||
+              (hang.by_one_of_two && is_asked_as_before(run, run.waits.waits[hang.wait]))) &&
+             only_roots_changed(run, hang)) {
     finding.culprits = hang.roots;
     finding.certainty = Certainty::kLikely;
     finding.evidence.push_back(

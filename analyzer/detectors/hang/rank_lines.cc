@@ -220,6 +220,29 @@ std::vector<std::string> last_call_lines(const Run& run, const Ranks& ranks) {
   return lines;
 }
 
+std::vector<std::string> sampled_lines(const Run& run, const Ranks& ranks) {
+  std::vector<std::string> lines;
+  for (const Rank rank : ranks) {
+    const RankState* const state = state_of(run, rank);
+    if (state == nullptr || !state->sampled) {
+      continue;
+    }
+    const SampledPlace& sampled = *state->sampled;
+    if (const auto place = user_place(trace_of(run, *state), rank, sampled.stack)) {
+      const std::string from = run_time(run, sampled.first);
+      lines.push_back(
+          sampled.looks == 1
+              ? fmt::format("rank {}: since its last call it was seen at {}, at {}", rank.value,
+                            place_text(*place), from)
+              : fmt::format(
+                    "rank {}: since its last call it was seen {} times at {}, from {} to {}",
+                    rank.value, sampled.looks, place_text(*place), from,
+                    run_time(run, sampled.last)));
+    }
+  }
+  return lines;
+}
+
 void add_lines(const std::vector<std::string>& lines, std::vector<std::string>& evidence) {
   const size_t shown = std::min(lines.size(), kEvidenceLines);
   evidence.insert(evidence.end(), lines.begin(), lines.begin() + static_cast<ptrdiff_t>(shown));

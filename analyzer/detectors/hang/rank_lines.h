@@ -32,6 +32,10 @@ std::string placed_text(const Run& run, const PlacedCall& call);
 // cudaStreamSynchronize at train.py:9 in step, since +2.100 s or later".
 std::vector<std::string> last_call_lines(const Run& run, const Ranks& ranks);
 
+// "rank 3: since its last call it was seen 9 times at data.py:22 in fetch, from +9.2 s to +19.7 s",
+// of those that the recorder saw since their last call.
+std::vector<std::string> sampled_lines(const Run& run, const Ranks& ranks);
+
 // No more than a finding lists of one kind, and how many there are more.
 void add_lines(const std::vector<std::string>& lines, std::vector<std::string>& evidence);
 

@@ -39,6 +39,14 @@ std::string shortage_text(const Run& run, Rank rank, const OutOfMemoryText& fail
                      failure.bytes);
 }
 
+// What the rank left out was called from no line that is known: where it ran out is what is.
+void add_place(const Run& run, Rank rank, const OutOfMemoryText& failure, Finding& finding) {
+  const auto place = place_of_failure(trace_of(run, *state_of(run, rank)), rank, failure);
+  if (place && finding.where.empty()) {
+    finding.where.push_back(place->place);
+  }
+}
+
 bool is_about_calls(const Finding& finding) {
   return finding.severity == Severity::kError &&
          (finding.code.starts_with("collective.") || finding.code.starts_with("p2p."));
@@ -59,6 +67,7 @@ void add_to(const Run& run, Finding& finding) {
         failure != nullptr && fatal_failure(trace_of(run, *state_of(run, rank))) == nullptr;
     if (went_on && lines.size() < kEvidenceLines) {
       lines.push_back(shortage_text(run, rank, *failure));
+      add_place(run, rank, *failure, finding);
     }
   }
   if (lines.empty()) {

@@ -193,12 +193,14 @@ std::string state_text(const Run& run) {
     }
   }
   if (ends.empty()) {
-    const TimeNs silent_for = run.live ? 0 : silence(run);
-    return run.live ? "the run goes on"
-           : silent_for >= run.hang_after
-               ? fmt::format("nothing was called in the last {} of the records",
-                             seconds(silent_for))
-               : "the run was going on when its records end";
+    const TimeNs silent_for = silence(run);
+    const bool is_silent = silent_for >= run.hang_after;
+    return is_silent && run.live
+               ? fmt::format("no rank has called CUDA or NCCL for {}", seconds(silent_for))
+           : is_silent ? fmt::format("nothing was called in the last {} of the records",
+                                     seconds(silent_for))
+           : run.live  ? "the run goes on"
+                       : "the run was going on when its records end";
   }
   if (!silent.empty()) {
     ends.emplace_back(run.live ? "did not yet" : "left no exit record", silent);
@@ -206,6 +208,10 @@ std::string state_text(const Run& run) {
   std::string text;
   for (const auto& [end, ranks] : ends) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", ranks_text(ranks), end);
+  }
+  const TimeNs silent_for = silence(run);
+  if (silent_for >= run.hang_after && silent.empty() && !run.live) {
+    text += fmt::format(", {} after the last call of any", seconds(silent_for));
   }
   return text;
 }
@@ -303,13 +309,22 @@ std::string longest_wait_text(const Run& run, TimeNs longest) {
   return fmt::format("the longest wait has lasted {}", seconds(longest));
 }
 
+Ranks ranks_of(const Run& run) {
+  Ranks ranks;
+  for (const RankState& state : run.ranks) {
+    insert(ranks, state.rank);
+  }
+  return ranks;
+}
+
 Finding in_progress(const Run& run) {
   Finding finding;
   finding.code = "run.in-progress";
   const TimeNs longest = add_waits(run, finding);
   const bool waiting = !run.waits.waits.empty();
+  const bool silent = silence(run) >= run.hang_after;
   finding.certainty = waiting && (!run.live || longest >= run.hang_after) ? Certainty::kPossible
-                      : run.live && is_complete(run)                      ? Certainty::kProof
+                      : run.live && !silent && is_complete(run)           ? Certainty::kProof
                                                                           : Certainty::kLikely;
   finding.title = longest >= run.hang_after
                       ? fmt::format("{}, but {}; that is not known to be a hang", state_text(run),
@@ -327,6 +342,9 @@ Finding in_progress(const Run& run) {
     }
   }
   add_lines(last_call_lines(run, unclear), finding.evidence);
+  if (silent && !waiting) {
+    add_lines(sampled_lines(run, ranks_of(run)), finding.evidence);
+  }
   if (!stuck.empty()) {
     finding.certainty = Certainty::kPossible;
     finding.title = fmt::format(

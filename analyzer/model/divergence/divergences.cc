@@ -6,6 +6,7 @@
 #include <string>
 #include <tuple>
 
+#include "analyzer/model/divergence/abandoned_step.h"
 #include "analyzer/model/divergence/alignment.h"
 #include "analyzer/model/divergence/first_split.h"
 #include "analyzer/model/divergence/messages.h"
@@ -477,6 +478,7 @@ std::vector<Divergence> find_divergences(const Run& run) {
     take_for_extra(run, sequences, one);
     take_for_change(sequences, one);
     take_for_other_place(run, sequences, one);
+    take_for_abandoned_step(run, one);
   }
   merge(found);
   find_other_groups(run, found);

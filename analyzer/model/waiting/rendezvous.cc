@@ -18,6 +18,17 @@ TimeNs silence_of(const Run& run, const RankState& state) {
              : elapsed(activity ? activity->time : trace_of(run, state).armed, state.last_seen);
 }
 
+bool is_in_gloo(const ThreadNow& thread) {
+  return std::any_of(thread.native.begin(), thread.native.end(), [](const FrameNow& frame) {
+    return frame.function.starts_with("gloo::") ||
+           frame.function.starts_with("c10d::ProcessGroupGloo");
+  });
+}
+
+bool waits_for_peers(const ThreadNow& thread) {
+  return thread.waiting == Waiting::kStore || is_in_gloo(thread);
+}
+
 // False: it moves, or was not looked at.
 bool add_rank(const Run& run, const RankState& state, Rendezvous& rendezvous) {
   if (has_ended(state)) {
@@ -31,15 +42,37 @@ bool add_rank(const Run& run, const RankState& state, Rendezvous& rendezvous) {
   }
   rendezvous.silent = rendezvous.silent == 0 ? silent : std::min(rendezvous.silent, silent);
   // Who starts slowly, reads and computes, is not stuck; in the store others move as well.
-  if (thread->waiting != Waiting::kStore && (thread->ran || thread->waiting == Waiting::kRuns)) {
+  if (!waits_for_peers(*thread) && (thread->ran || thread->waiting == Waiting::kRuns)) {
     return false;
   }
-  (thread->waiting == Waiting::kStore ? rendezvous.waiting : rendezvous.elsewhere)
-      .push_back(state.rank);
+  (waits_for_peers(*thread) ? rendezvous.waiting : rendezvous.elsewhere).push_back(state.rank);
   return true;
 }
 
 }  // namespace
+
+const char* host_group_of(const ThreadNow& thread) {
+  return is_in_gloo(thread) ? "gloo" : "the store";
+}
+
+std::optional<Rendezvous> stuck_host_group(const Run& run) {
+  if (run.communicators.empty() || !run.waits.waits.empty() || !run.missing.empty()) {
+    return std::nullopt;
+  }
+  Rendezvous group;
+  for (const RankState& state : run.ranks) {
+    if (!add_rank(run, state, group)) {
+      return std::nullopt;
+    }
+    const ThreadNow* const thread = working_thread(run, state);
+    if (thread != nullptr &&
+        (thread->waiting == Waiting::kNccl || thread->waiting == Waiting::kCuda)) {
+      return std::nullopt;
+    }
+  }
+  const bool parted = !group.waiting.empty() && !group.elsewhere.empty() && group.gone.empty();
+  return parted ? std::optional(group) : std::nullopt;
+}
 
 std::optional<Rendezvous> stuck_rendezvous(const Run& run) {
   if (!run.communicators.empty()) {

@@ -15,6 +15,14 @@ struct Rendezvous {
   TimeNs silent = 0;  // none of those that were seen has called anything for that long
 };
 
+// Between communicators of NCCL ranks meet on the host, too, as in a barrier of gloo or in the
+// store of a new process group.  Empty: somebody waits in NCCL, was not looked at, has ended or
+// moves; or nobody waits for others in that way.
+std::optional<Rendezvous> stuck_host_group(const Run& run);
+
+// "gloo", "the store"
+const char* host_group_of(const ThreadNow& thread);
+
 // Empty: there is a communicator, somebody was not looked at, or somebody moves.
 std::optional<Rendezvous> stuck_rendezvous(const Run& run);
 
