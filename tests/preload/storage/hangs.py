@@ -206,6 +206,43 @@ class Hangs(unittest.TestCase):
             self.assertIn("does not answer within 10 s", "\n".join(corrupt[0]["evidence"]))
             self.forget(job.pid)
 
+    def test_a_file_that_goes_while_it_is_read(self):
+        """The folder answers, a file in it, which lies elsewhere, does not: it is left out, and told."""
+        with contextlib.ExitStack() as stack:
+            own = stack.enter_context(storage.empty_folder())
+            job = storage.start(own / "t", "calls", 10, 100, 7)
+            job.communicate(timeout=storage.LONG)
+            self.assertTrue(storage.until(lambda: storage.final(own / "t")))
+            disk = Hanging(stack, LOCAL, -1)
+            (disk.folder / "x.trace").write_bytes(b"whatever")
+            (own / "t" / "zz.trace").symlink_to(disk.folder / "x.trace")
+            disk.server.send_signal(signal.SIGSTOP)
+            stack.callback(disk.server.send_signal, signal.SIGCONT)
+            left_out = r"^traintrace: \S+zz.trace: does not answer for 30 s: is its file server gone\?; left out: read \S+zz.trace\n$"
+            for command in (["analyze", "--format=json"], ["dump"], ["collect", f"--to={own}/packs"], ["diff", own / "t"]):
+                (status, out, errors), took = self.traintrace(*map(str, command), str(own / "t"))
+                with self.subTest(command[0], status=status, out=out[-300:], errors=errors, took=took):
+                    self.assertLess(took, 3 * 30 + SLACK)
+                    self.assertIn("does not answer for 30 s", errors)
+                    if command[0] == "analyze":
+                        self.assertRegex(errors, left_out)
+                        corrupt = [finding for finding in json.loads(out)["findings"] if finding["code"] == "trace.corrupt"]
+                        self.assertIn("does not answer for 30 s", "\n".join(corrupt[0]["evidence"]))
+            self.forget(job.pid)
+
+    def test_a_folder_that_goes_after_it_was_asked(self):
+        with contextlib.ExitStack() as stack:
+            own = stack.enter_context(storage.empty_folder())
+            job = storage.start(own / "t", "calls", 10, 100, 7)
+            job.communicate(timeout=storage.LONG)
+            self.assertTrue(storage.until(lambda: storage.final(own / "t")))
+            gone = Hanging(stack, NETWORK, 6).folder
+            (status, out, errors), took = self.traintrace("analyze", str(own / "t"), str(gone))
+            self.assertIn(status, (1, 2), (out, errors))
+            self.assertIn(f"{gone}", out + errors)
+            self.assertLess(took, 3 * 30 + 10 + SLACK)
+            self.forget(job.pid)
+
     def test_it_answers(self):
         """What this server does when it does not hang is enough for a trace."""
         for kind in (LOCAL, NETWORK):
