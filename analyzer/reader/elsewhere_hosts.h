@@ -21,7 +21,7 @@ class ElsewhereHosts {
     std::string boot;
     uint64_t pid_namespace = 0;
 
-    auto operator<=>(const Host&) const = default;
+    auto operator<=>(const Host&) const = default;  // NOLINT(modernize-use-nullptr)
   };
 
   explicit ElsewhereHosts(std::span<const ElsewhereTrace> traces);
