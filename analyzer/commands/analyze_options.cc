@@ -76,6 +76,7 @@ void declare_analyze(CLI::App& command, Invocation& invocation) {
     take_inputs(options->traces);
     if (!*mpi) {
       need_answers(options->traces);
+      ask_again_later(options->traces);
     }
   });
   command.callback([options, hang_after, mpi, &invocation] {

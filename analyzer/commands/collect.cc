@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 #include <set>
+#include <utility>
 
 #include "analyzer/collect/pack_trace.h"
 #include "analyzer/commands/command.h"
@@ -78,6 +79,20 @@ void add_folder(const std::string& folder, Found& found) {
   }
 }
 
+Found find_all(const std::vector<std::string>& arguments) {
+  Found found;
+  found.errors = silent_inputs();
+  for (const std::string& argument : arguments) {
+    std::error_code ignored;
+    if (fs::is_directory(argument, ignored) || !fs::exists(argument, ignored)) {
+      add_folder(argument, found);
+    } else {
+      add_trace(argument, found);
+    }
+  }
+  return found;
+}
+
 // The folder that was named first: where it holds pointers it is the shared one.
 std::string target_of(const CollectArguments& arguments) {
   if (!arguments.to.empty()) {
@@ -123,6 +138,7 @@ struct Collected {
   size_t processes = 0;
   size_t before = 0;              // of whose traces only the packs are left
   std::vector<std::string> gone;  // pointers of a host of this name lead to them
+  std::vector<ReadError> moved;   // since they were listed, as a memory is once it is copied
   uint64_t bytes = 0;
   bool failed = false;
 };
@@ -133,10 +149,10 @@ bool has_pack(const std::string& folder, const std::string& trace) {
   return fs::exists(fs::path(folder) / fs::path(trace).stem().concat(format::kPackSuffix), ignored);
 }
 
-Collected pack_all(const Found& found, const std::string& folder, const RingPart& ring) {
-  Collected collected;
+void pack_all(const Found& found, const std::string& folder, const RingPart& ring,
+              Collected& collected) {
   for (const std::string& trace : found.traces) {
-    run_stage("pack " + trace, [&] {
+    const bool whole = run_stage("pack " + trace, [&] {
       const Result<Packed> packed = pack_trace(trace, folder, ring);
       if (packed) {
         ++collected.processes;
@@ -149,22 +165,45 @@ Collected pack_all(const Found& found, const std::string& folder, const RingPart
           collected.failed = true;
           collected.gone.push_back(trace);
         }
+      } else if (std::error_code ignored; !fs::exists(trace, ignored)) {
+        collected.moved.push_back(packed.error());
       } else if (!packed.error().not_begun) {
         collected.failed = true;
         say(packed.error());
       }
     });
+    collected.failed = collected.failed || !whole;
   }
-  return collected;
 }
 
-// Of hosts that are all called "localhost", one has the traces.
+// What a keeper moved meanwhile is under its final name now.
+void follow_moved(const std::vector<std::string>& arguments, const Found& before,
+                  const std::string& folder, const RingPart& ring, Collected& collected) {
+  const std::vector<ReadError> moved = std::exchange(collected.moved, {});
+  if (moved.empty()) {
+    return;
+  }
+  Found now = find_all(arguments);
+  std::erase_if(now.traces,
+                [&](const std::string& trace) { return before.traces.contains(trace); });
+  pack_all(now, folder, ring, collected);
+  if (now.traces.size() < moved.size() || !collected.moved.empty()) {
+    collected.failed = true;
+    for (const ReadError& error : moved) {
+      say(error);
+    }
+  }
+}
+
+// Older pointers do not tell hosts apart that are all called "localhost".
 void tell_gone(const std::vector<std::string>& gone) {
   if (!gone.empty()) {
     const bool one = gone.size() == 1;
     say({fs::path(gone.front()).parent_path().string(), 0,
-         fmt::format("{} trace{} of {} {} not here: removed, or on another host of that name",
-                     gone.size(), one ? "" : "s", this_host(), one ? "is" : "are"),
+         fmt::format(
+             "{} trace{} of {} {} not here: removed, or in the private /tmp of a job, or on "
+             "another host of that name",
+             gone.size(), one ? "" : "s", this_host(), one ? "is" : "are"),
          true});
   }
 }
@@ -207,24 +246,17 @@ int collect(CollectArguments arguments) {
   if (to.empty()) {
     return fail(silent_inputs().back());
   }
-  Found found;
-  found.errors = silent_inputs();
-  for (const std::string& argument : arguments.traces) {
-    std::error_code ignored;
-    if (fs::is_directory(argument, ignored) || !fs::exists(argument, ignored)) {
-      add_folder(argument, found);
-    } else {
-      add_trace(argument, found);
-    }
-  }
+  const Found found = find_all(arguments.traces);
   const std::string folder = target_of(arguments);
   const std::string problem = found.traces.empty() ? "" : problem_of(folder);
   if (!problem.empty()) {
     return fail(fmt::format("packs cannot be written to {}: {}; name another folder: --to=FOLDER",
                             folder, problem));
   }
-  return tell(found, pack_all(found, folder, *ring),
-              fmt::format("{}", fmt::join(arguments.traces, " ")), folder);
+  Collected collected;
+  pack_all(found, folder, *ring, collected);
+  follow_moved(arguments.traces, found, folder, *ring, collected);
+  return tell(found, collected, fmt::format("{}", fmt::join(arguments.traces, " ")), folder);
 }
 
 }  // namespace

@@ -49,7 +49,10 @@ int supervised(const std::function<int()>& work);
 void take_inputs(std::vector<std::string>& files);
 // That all of them were left out is an error in the command line.
 void need_answers(const std::vector<std::string>& files);
-// Both, once all words are read.
+// Once more, should a file not answer while it is read: its server may go at any time.  What is
+// silent then is taken out of `files`, which must outlive the command.
+void ask_again_later(std::vector<std::string>& files);
+// All of them, once all words are read.
 void keep_as_inputs(CLI::App& command, std::vector<std::string>& files);
 // TRACE... as most commands take it.
 void add_traces(CLI::App& command, std::vector<std::string>& traces);

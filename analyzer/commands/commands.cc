@@ -99,10 +99,28 @@ void need_answers(const std::vector<std::string>& files) {
   throw CLI::ParseError(silent.back().file + ": " + silent.back().message, kUnusable);
 }
 
+void ask_again_later(std::vector<std::string>& files) {
+  ask_inputs_by([&files] {
+    const size_t before = files.size();
+    take_out_silent(files);
+    if (files.size() == before) {
+      return Inputs::kAnswer;
+    }
+    if (!files.empty()) {
+      return Inputs::kSomeSilent;
+    }
+    for (const ReadError& error : silent_inputs()) {
+      say(error);
+    }
+    return Inputs::kAllSilent;
+  });
+}
+
 void keep_as_inputs(CLI::App& command, std::vector<std::string>& files) {
   command.parse_complete_callback([&files] {
     take_inputs(files);
     need_answers(files);
+    ask_again_later(files);
   });
 }
 

@@ -5,16 +5,12 @@
 #include <algorithm>
 #include <iterator>
 
+#include "analyzer/text/embedded.h"
+
 namespace traintrace {
 namespace {
 
-struct EmbeddedFile {
-  std::string_view name;
-  std::string_view text;
-};
-constexpr EmbeddedFile kFiles[] = {
 #include "findings_text.inc"
-};
 
 constexpr std::string_view kItem = "- ";
 
@@ -209,7 +205,7 @@ struct Catalogue {
   Problems problems;
 
   Catalogue() {
-    for (const EmbeddedFile& file : kFiles) {
+    for (const EmbeddedFile& file : embedded_files(kEmbedded)) {
       auto found = parse_catalogue(file.name, file.text, problems);
       std::move(found.begin(), found.end(), std::back_inserter(rows));
     }

@@ -73,6 +73,7 @@ std::vector<Finding> find_traces_elsewhere(const Run& run);
 std::vector<Finding> find_forbidden(const Run& run);
 std::vector<Finding> find_settings_not_in_force(const Run& run);
 std::vector<Finding> find_shared_gpus(const Run& run);
+std::vector<Finding> find_static_runtimes(const Run& run);
 
 // These look at what the others have found, too.
 std::vector<Finding> find_failed_ranks(const Run& run, const std::vector<Finding>& findings);

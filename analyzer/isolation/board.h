@@ -26,6 +26,8 @@ struct Board {
 extern Board* board;
 // Stages not to run, since they have killed an earlier attempt.
 extern std::vector<InternalError> deadly_stages;
+// The same, since they wait for files that do not answer.
+extern std::vector<std::string> silent_stages;
 
 // As names of stages are compared and kept.
 std::string stage_name(const std::string& stage);

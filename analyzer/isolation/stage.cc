@@ -9,6 +9,7 @@
 
 #include "analyzer/isolation/board.h"
 #include "analyzer/isolation/injected_failure.h"
+#include "analyzer/isolation/silence.h"
 
 namespace traintrace {
 namespace {
@@ -88,6 +89,9 @@ bool run_stage(const std::string& stage, const std::function<void()>& work) {
                                    [&](const InternalError& error) { return error.stage == name; });
   if (deadly != deadly_stages.end()) {
     note(name, deadly->reason);
+    return false;
+  }
+  if (was_silent(name)) {
     return false;
   }
   const Mark mark(name);

@@ -1,7 +1,9 @@
 #include "analyzer/isolation/supervise.h"
 
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,8 +16,11 @@
 #include <filesystem>
 #include <iterator>
 #include <new>
+#include <optional>
+#include <utility>
 
 #include "analyzer/isolation/board.h"
+#include "analyzer/isolation/silence.h"
 
 namespace traintrace {
 
@@ -28,6 +33,7 @@ constexpr int kUnusable = 2;
 constexpr size_t kMostDeadly = 24;  // then all of it is given up
 
 bool after_a_crash = false;
+std::vector<std::function<Inputs()>> input_questions;
 
 bool is_crash(int signal) {
   constexpr int kCrashes[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGKILL};
@@ -102,13 +108,56 @@ int give_up(int signal) {
   return kUnusable;
 }
 
-// Status as of waitpid; false: it could not be started.
-bool run_child(const std::function<int()>& work, int& status) {
+// How an attempt ended.
+struct Attempt {
+  bool begun = false;
+  int status = 0;                          // as of waitpid
+  std::optional<std::string> silent_file;  // it waited for this one, and was killed
+};
+
+// Most calls end when their process is killed; where one does not the child is left behind.
+void kill_silent(pid_t child) {
+  constexpr int kAttempts = 100;
+  constexpr useconds_t kPause = 10'000;
+  kill(child, SIGKILL);
+  for (int i = 0; i < kAttempts && waitpid(child, nullptr, WNOHANG) == 0; ++i) {
+    usleep(kPause);
+  }
+}
+
+void wait_for(pid_t child, Attempt& attempt) {
+  constexpr int kPause = 1000;  // ms
+  const auto descriptor = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
+  SilenceWatch watch(child);
+  while (descriptor >= 0) {
+    pollfd end = {descriptor, POLLIN, 0};
+    if (poll(&end, 1, kPause) > 0) {
+      break;
+    }
+    attempt.silent_file = watch.silent_file();
+    if (attempt.silent_file) {
+      kill_silent(child);
+      close(descriptor);
+      return;
+    }
+  }
+  if (descriptor >= 0) {
+    close(descriptor);
+  }
+  while (waitpid(child, &attempt.status, 0) < 0) {
+    if (errno != EINTR) {
+      attempt.begun = false;
+      return;
+    }
+  }
+}
+
+Attempt run_child(const std::function<int()>& work) {
   std::fflush(nullptr);
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) {
-    return false;
+    return {};
   }
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -117,11 +166,44 @@ bool run_child(const std::function<int()>& work, int& status) {
     }
     end_child(work());
   }
-  while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) {
-      return false;
-    }
+  Attempt attempt = {true, 0, std::nullopt};
+  wait_for(child, attempt);
+  return attempt;
+}
+
+void say_silent(const std::string& file, const std::string& left_out) {
+  std::fprintf(stderr, "traintrace: %s: %s%s%s\n", file.empty() ? "a file" : file.c_str(),
+               kIsSilent, left_out.empty() ? "" : "; left out: ", left_out.c_str());
+}
+
+Inputs ask_inputs() {
+  Inputs all = Inputs::kAnswer;
+  for (const auto& ask : input_questions) {
+    all = std::max(all, ask());
   }
+  return all;
+}
+
+// False: that was all.
+bool leave_out_silent(const std::string& name, const std::string& file) {
+  if (board->spoken) {
+    say_silent(file, "");
+    return false;
+  }
+  const Inputs inputs = ask_inputs();
+  if (inputs != Inputs::kAnswer) {
+    return inputs == Inputs::kSomeSilent;
+  }
+  const std::vector<std::string> stages = stages_in_work();
+  if (stages.size() > 1 && !after_a_crash) {
+    return true;
+  }
+  if (stages.empty() || stages.front() == name || silent_stages.size() >= kMostDeadly) {
+    say_silent(file, "");
+    return false;
+  }
+  say_silent(file, stages.front());
+  silent_stages.push_back(stages.front());
   return true;
 }
 
@@ -152,12 +234,21 @@ int supervise(const std::string& name, const std::function<int()>& work,
   if (has_other_threads()) {
     return all();
   }
+  silent_stages.clear();
   for (deadly_stages.clear(), after_a_crash = false;; after_a_crash = true) {
     board = new_board();
-    int status = 0;
-    if (board == nullptr || !run_child(all, status)) {
+    const Attempt attempt = board == nullptr ? Attempt() : run_child(all);
+    if (!attempt.begun) {
       return all();
     }
+    if (attempt.silent_file) {
+      if (!leave_out_silent(name, *attempt.silent_file)) {
+        return kUnusable;
+      }
+      munmap(std::exchange(board, nullptr), sizeof(Board));
+      continue;
+    }
+    const int status = attempt.status;
     const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     if (signal == 0) {
       munmap(std::exchange(board, nullptr), sizeof(Board));
@@ -171,6 +262,10 @@ int supervise(const std::string& name, const std::function<int()>& work,
     }
     munmap(std::exchange(board, nullptr), sizeof(Board));
   }
+}
+
+void ask_inputs_by(std::function<Inputs()> ask) {
+  input_questions.push_back(std::move(ask));
 }
 
 void about_to_speak() {

@@ -7,13 +7,22 @@
 namespace traintrace {
 
 // Runs `work` in a child and returns its status.  Of a child that crashes, the parent knows in
-// which stage it was, and starts another that leaves this stage out.  All of `work` is the stage
+// which stage it was, and starts another that leaves this stage out.  So it does where the child
+// waits for a file server that is gone (silence.h).  All of `work` is the stage
 // `name`: where it fails as a whole, `otherwise` says so and returns the status.
 //
 // Only this thread would go on in the child: where there are others, `work` runs in this process,
 // and what kills it kills all.
 int supervise(const std::string& name, const std::function<int()>& work,
               const std::function<int()>& otherwise);
+
+// What is named on the command line may be asked again when a file of it does not answer.
+enum class Inputs {
+  kAnswer,      // all of them do
+  kSomeSilent,  // those that do not are left out of the next attempt
+  kAllSilent,   // which was said
+};
+void ask_inputs_by(std::function<Inputs()> ask);
 
 // To be called before anything is written to stdout: from then on no further attempt is made.
 void about_to_speak();

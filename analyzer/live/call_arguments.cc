@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <vector>
 
@@ -14,16 +15,16 @@ namespace traintrace {
 namespace {
 
 struct Numbered {
-  int parameter;  // -1: no argument, or not by itself
-  format::Field field;
+  int8_t parameter = -1;  // none: no argument, or not by itself
+  format::Field field = format::Field::Value;
 };
 
 struct Call {
   std::string_view function;
-  std::vector<Numbered> fields;
+  Numbered fields[format::kMaxFields];
 };
 
-constexpr Numbered kNone = {-1, format::Field::Value};
+constexpr Numbered kNone;
 
 #define IN(i, name)        \
   Numbered {               \
@@ -47,12 +48,9 @@ constexpr Numbered kNone = {-1, format::Field::Value};
   {#function, {__VA_ARGS__}}, {#function "_ptds", {__VA_ARGS__}},
 #define TT_CALL_AS(library, kind, exported, typed, ...) {#exported, {__VA_ARGS__}},
 
-const std::vector<Call>& calls() {
-  static const auto& all = *new std::vector<Call>{
+constexpr Call kCalls[] = {
 #include "format/calls.def"
-  };
-  return all;
-}
+};
 
 #undef IN
 #undef IN3
@@ -285,13 +283,14 @@ uint64_t narrowed(uint64_t value, uint64_t bytes, ValueFormat format) {
 
 std::string call_arguments(Dwfl_Module* module, const LiveFrame& caller,
                            const std::string& function) {
-  const auto call = std::find_if(calls().begin(), calls().end(),
-                                 [&](const Call& other) { return other.function == function; });
+  const auto* const call =
+      std::find_if(std::begin(kCalls), std::end(kCalls),
+                   [&](const Call& other) { return other.function == function; });
   Dwarf_Addr bias = 0;
   Dwarf_Die* const unit = dwfl_module_addrdie(module, caller.address - 1, &bias);
   Dwarf_Die callee;
   SiteSearch search = {caller.address - bias, {}};
-  if (call == calls().end() || unit == nullptr || !find_site(*unit, 0, search) ||
+  if (call == std::end(kCalls) || unit == nullptr || !find_site(*unit, 0, search) ||
       !find_callee(search.found, callee)) {
     return "";
   }

@@ -13,9 +13,11 @@ namespace traintrace {
 struct ElsewhereTrace {
   std::string host;
   std::string path;
-  int rank = -1;         // as its launcher numbered it; -1: not said, also in older pointers
-  int world_size = -1;   // the same
-  uint64_t run_key = 0;  // equal for the processes of one job; 0: not said
+  std::string boot;            // boot_text() of its kernel; empty: not said, as in older pointers
+  uint64_t pid_namespace = 0;  // the same
+  int rank = -1;               // as its launcher numbered it; -1: not said, also in older pointers
+  int world_size = -1;         // the same
+  uint64_t run_key = 0;        // equal for the processes of one job; 0: not said
 };
 
 // Something wrong with an input.  Where reading could go on, it is kept beside the value.

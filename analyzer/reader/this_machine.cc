@@ -13,14 +13,6 @@
 namespace traintrace {
 namespace {
 
-std::optional<uint64_t> own_pid_namespace() {
-  struct stat status = {};
-  if (stat("/proc/self/ns/pid", &status) != 0) {
-    return std::nullopt;
-  }
-  return status.st_ino;
-}
-
 // Fields of /proc/PID/stat behind the name, which is in parentheses and may hold anything.
 struct ProcessStat {
   char state = 0;
@@ -79,6 +71,14 @@ bool is_frozen(int pid, const std::string& root) {
 }
 
 }  // namespace
+
+std::optional<uint64_t> own_pid_namespace() {
+  struct stat status = {};
+  if (stat("/proc/self/ns/pid", &status) != 0) {
+    return std::nullopt;
+  }
+  return status.st_ino;
+}
 
 std::string name_of_this_host() {
   utsname names = {};

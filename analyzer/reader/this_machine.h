@@ -13,6 +13,9 @@ namespace traintrace {
 
 std::optional<std::array<uint64_t, 2>> boot_id();
 
+// Inode of /proc/self/ns/pid.
+std::optional<uint64_t> own_pid_namespace();
+
 // As uname(2) has it, and so traces; empty: it is not known.
 std::string name_of_this_host();
 

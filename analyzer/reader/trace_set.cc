@@ -221,18 +221,25 @@ bool says_nothing(const ProcessTrace& trace) {
 
 // Pointers to other hosts whose traces have been collected since.
 void forget_collected(TraceSet& set) {
-  std::set<std::string> names;
+  std::multimap<std::string, std::string> boots;  // by name of the trace
   for (const ProcessTrace& trace : set.processes) {
     if (!says_nothing(trace)) {
-      names.insert(name_of(trace));
+      boots.emplace(name_of(trace), trace.boot);
     }
   }
+  const auto is_known = [&](const std::string& name, const std::string& boot) {
+    const auto [begin, end] = boots.equal_range(name);
+    return std::any_of(begin, end, [&](const auto& known) {
+      return boot.empty() || known.second.empty() || known.second == boot;
+    });
+  };
   std::erase_if(set.errors, [&](const ReadError& error) {
     if (!error.elsewhere) {
       return false;
     }
     const fs::path stem = fs::path(error.elsewhere->path).stem();
-    return names.contains(stem.string()) || names.contains(stem.stem().string());
+    const std::string& boot = error.elsewhere->boot;
+    return is_known(stem.string(), boot) || is_known(stem.stem().string(), boot);
   });
 }
 

@@ -16,6 +16,7 @@
 #include "interpose/base/files.h"
 #include "interpose/base/undisturbed.h"
 #include "interpose/calls/resolve.h"
+#include "interpose/life/versions.h"
 #include "interpose/record/stats.h"
 #include "interpose/stacks/objects.h"
 
@@ -98,6 +99,13 @@ Function* real_of(Export function, const void* caller) {
   return reinterpret_cast<Function*>(original(library_of(symbol), symbol, caller));
 }
 
+// Private tables of the driver: the runtime alone knows what is in them.
+void look_for_runtime(const char* name, const void* caller) {
+  if (name && equal(name, "cuGetExportTable")) {
+    runtime_asks(caller);
+  }
+}
+
 template <class Result>
 Result answer(Result result, const char* name, void** function) {
   if (result == Result{} && name && function && *function) {
@@ -129,6 +137,7 @@ extern "C" {
 
 CUresult tt_hook_cuGetProcAddress(const char* name, void** function, int version,
                                   cuuint64_t flags) {
+  look_for_runtime(name, __builtin_return_address(0));
   auto* const real =
       real_of<decltype(cuGetProcAddress)>(Export::cuGetProcAddress, __builtin_return_address(0));
   return real ? answer(real(name, function, version, flags), name, function) : CUDA_ERROR_NOT_FOUND;
@@ -136,6 +145,7 @@ CUresult tt_hook_cuGetProcAddress(const char* name, void** function, int version
 
 CUresult tt_hook_cuGetProcAddress_v2(const char* name, void** function, int version,
                                      cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
+  look_for_runtime(name, __builtin_return_address(0));
   auto* const real = real_of<decltype(cuGetProcAddress_v2)>(Export::cuGetProcAddress_v2,
                                                             __builtin_return_address(0));
   return real ? answer(real(name, function, version, flags, status), name, function)

@@ -93,6 +93,7 @@ void disarm_child() {
   g_guard.words.armed = 0;
   g_guard.words.counts = 0;
   g_guard.words.own_thread = 0;
+  telling_ends();  // that thread is the parent's
   set_arm_state(ArmState::kUnarmed);
 }
 
@@ -252,6 +253,9 @@ format::FileHeader* arm_in_own_thread() noexcept {
   const bool moved = root_was_changed();  // before the job's first call goes on
   MemoryRegion region = {};
   const bool armed = start_recording(region);
+  if (armed) {
+    telling_begins();
+  }
   set_arm_state(armed ? ArmState::kArmed : ArmState::kSteppedAside);
   t_arming = false;
   if (armed) {
@@ -260,6 +264,7 @@ format::FileHeader* arm_in_own_thread() noexcept {
     if (moved) {
       tell_changed_root(*region.header);
     }
+    telling_ends();
   }
   if (armed && g_settings.log) {
     ShortText line;

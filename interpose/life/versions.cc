@@ -1,8 +1,11 @@
 #include "interpose/life/versions.h"
 
+#include <link.h>
+
 #include "interpose/base/files.h"
 #include "interpose/calls/resolve.h"
 #include "interpose/life/facts.h"
+#include "interpose/stacks/objects.h"
 #include "interpose/tables/tables.h"
 
 namespace traintrace {
@@ -24,6 +27,9 @@ constinit Version g_versions[] = {
     {Library::Driver, "cuDriverGetVersion", "cuda-driver-version", nullptr, 1},
     {Library::Nccl, "ncclGetVersion", "nccl-version", nullptr, 1},
 };
+
+constinit bool g_runtime_in_program = false;
+constinit uint32_t g_runtime_written = 0;
 
 // 13020 is CUDA 13.2; 22809 is NCCL 2.28.9, 2708 is 2.7.8.
 void write_text(Library library, int64_t version, Text& text) {
@@ -48,8 +54,19 @@ void version_sought(Library library, void* handle) noexcept {
   }
 }
 
+void runtime_asks(const void* caller) noexcept {
+  const link_map* const map = map_of(caller);
+  if (map && !map->l_prev) {  // the program comes first, and has no name
+    publish(g_runtime_in_program, true);
+    publish(g_new_version, true);
+  }
+}
+
 void define_versions(ThreadState& thread) noexcept {
   publish(g_new_version, false);
+  if (load(g_runtime_in_program) && exchange_if(g_runtime_written, 0U, 1U)) {
+    write_fact(thread, "cuda-runtime", "program");
+  }
   for (Version& version : g_versions) {
     const GetVersion get = load(version.written) == 0 ? load(version.get) : nullptr;
     int number = 0;
@@ -63,6 +80,7 @@ void define_versions(ThreadState& thread) noexcept {
 }
 
 void versions_start() noexcept {
+  publish(g_runtime_written, 0U);
   for (Version& version : g_versions) {
     publish(version.written, 0U);
   }

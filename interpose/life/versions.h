@@ -1,4 +1,5 @@
-// Which versions of the driver and of NCCL the process runs, as facts.
+// Which versions of the driver and of NCCL the process runs, and whether the CUDA runtime is a part
+// of the program, as facts.
 #pragma once
 
 #include "format/schema.h"
@@ -8,6 +9,11 @@ namespace traintrace {
 
 // Keeps the function that says its version, of a library that stays loaded.  Calls nothing.
 void version_sought(format::Library library, void* handle) noexcept;
+
+// The code at `caller` asks the driver for what only the CUDA runtime uses.  Of a runtime that is
+// linked into the program itself no call of its own is seen; that libraries as cuBLAS have one of
+// their own is nothing new.
+void runtime_asks(const void* caller) noexcept;
 
 // Writes what was not written into this trace yet.  Calls into the libraries, so only where a
 // thread of the job is about to do so itself.

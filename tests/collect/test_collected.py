@@ -146,6 +146,17 @@ class Collected(job.Case):
         self.assertEqual((status, len(errors.splitlines())), (0, 1), errors)
         self.assertTrue(until(self.packs))
 
+    def test_through_run_as_the_first_process_of_a_container(self):
+        """Which ends with it: the pack is whole before."""
+        if os.geteuid() != 0:
+            self.skipTest("needs a PID namespace")
+        done = subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", job.TRAINTRACE, "run", "--collect=shared", "--", *job.JOB],
+                              cwd=self.folder, env=job.environment(), capture_output=True, text=True, timeout=LONG, check=False)
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (0, 1), done.stderr)
+        self.assertEqual(len(self.packs()), 1)
+        self.check_pack()
+        self.assertFalse(self.analyze("shared")["run"]["live"])
+
 
 if __name__ == "__main__":
     job.main()

@@ -50,7 +50,7 @@ class Install(job.Case):
         print(f"\nstripped: traintrace {os.path.getsize(f'{folder}/bin/traintrace'):,} bytes, "
               f"libtraintrace.so {os.path.getsize(f'{folder}/lib/libtraintrace.so'):,}")
         self.assertLess(os.path.getsize(f"{folder}/lib/libtraintrace.so"), 2_000_000)
-        self.assertLess(os.path.getsize(f"{folder}/bin/traintrace"), 8_300_000)
+        self.assertLess(os.path.getsize(f"{folder}/bin/traintrace"), 8_000_000)
 
     def test_the_shells_understand_their_completions(self):
         """Those that are installed here."""

@@ -345,8 +345,8 @@ class Packs(job.Case):
             with open(f"{self.folder}/pointers/{name}.pointer", "w", encoding="utf-8") as file:
                 file.write(f"traintrace-pointer 1\n/nowhere/{name}.trace\n{os.uname().nodename}\n")
         status, _, errors = self.traintrace("collect", "pointers")
-        self.assertEqual((status, errors), (2, f"traintrace: /nowhere: 3 traces of {os.uname().nodename} are not here: removed, or on another "
-                                               "host of that name\n"))
+        self.assertEqual((status, errors), (2, f"traintrace: /nowhere: 3 traces of {os.uname().nodename} are not here: removed, or in the private "
+                                               "/tmp of a job, or on another host of that name\n"))
 
 
 if __name__ == "__main__":

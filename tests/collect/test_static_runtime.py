@@ -21,6 +21,22 @@ class StaticRuntime(job.Case):
                          ["2", str(ROUNDS), str(ROUNDS), "1"])
         self.assertFalse([call for call in counts if call.startswith("cuda")])
 
+    def test_it_is_told_of_the_program(self):
+        self.record(program=[PROGRAM, "3"], SIMGPU_NODE=f"{self.folder}/gpus", TRAINTRACE_CALLS="cuMem*,cudaMalloc")
+        finding = self.finding("trace.static-runtime")
+        self.assertEqual((finding["severity"], finding["values"]), ("info", {"rank_count": 1}))
+        self.assertEqual(finding["evidence"], ["rank 0: TRAINTRACE_CALLS=cuMem*,cudaMalloc: names of the runtime (cudaMalloc) match none of its calls"])
+
+    def test_nothing_is_told_of_a_runtime_that_a_library_brings(self):
+        """As cuBLAS and NCCL do, beside the one that the job uses; simgpu's NCCL has one, too."""
+        self.record("--out=shared", SIMGPU_NODE=f"{self.folder}/gpus")
+        self.assertIsNone(self.finding("trace.static-runtime", "shared"))
+        program = [f"{job.BUILD}/tests/mistakes", "none", "5"]
+        self.record("--out=nccl", program=program, SIMGPU_DEVICES="2", SIMGPU_NODE=f"{self.folder}/gpus", RANK="0", LOCAL_RANK="0", WORLD_SIZE="1",
+                    WORKLOAD_DIR=f"{self.folder}/rendezvous")
+        self.assertIn("ncclAllReduce", self.counts("nccl"))
+        self.assertIsNone(self.finding("trace.static-runtime", "nccl"))
+
     def test_places_are_the_jobs(self):
         self.record(program=[PROGRAM], SIMGPU_NODE=f"{self.folder}/gpus")
         finding = self.finding("memory.leak-at-exit")

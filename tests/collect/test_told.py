@@ -78,21 +78,22 @@ class Settings(job.Case):
         self.assertEqual(done.returncode, 0)
 
     def test_a_folder_that_cannot_be_written_to(self):
-        status, _, errors = self.record(TRAINTRACE_DIR="/proc/x")
+        folder = f"/proc/x{os.getpid()}"  # others record there that are tested beside this
+        status, _, errors = self.record(TRAINTRACE_DIR=folder)
         self.assertEqual(status, 0)
         place = f"/tmp/traintrace-{os.geteuid()}"
-        self.assertIn(f"traces are kept in {place} of each host, not in /proc/x: the folder cannot be opened", errors)
+        self.assertIn(f"traces are kept in {place} of each host, not in {folder}: the folder cannot be opened", errors)
         # Others may record there at the same time.
         self.assertRegex(errors, rf"recorded \d+ process(es)? in {place} ")
         self.assertIn(f"next: traintrace analyze {place}", errors)
         # What it says to type then.
-        self.assertIn("`traintrace collect /proc/x --to=FOLDER`", errors)
-        status, out, errors = self.traintrace("collect", "/proc/x", "--to=packs")
+        self.assertIn(f"`traintrace collect {folder} --to=FOLDER`", errors)
+        status, out, errors = self.traintrace("collect", folder, "--to=packs")
         self.assertEqual((status, errors), (0, ""))
         self.assertRegex(out, r"collected \d+ process(es)? into packs ")
         self.assertEqual(self.analyze("packs")["run"]["ranks"], [0])
-        status, _, errors = self.traintrace("collect", "/proc/x")
-        self.assertEqual((status, errors), (2, "traintrace: packs cannot be written to /proc/x: No such file or directory; name another "
+        status, _, errors = self.traintrace("collect", folder)
+        self.assertEqual((status, errors), (2, f"traintrace: packs cannot be written to {folder}: No such file or directory; name another "
                                             "folder: --to=FOLDER\n"))
 
 

@@ -1,12 +1,14 @@
 // Traces that exist, but on the disk of a host that cannot be reached from here.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <set>
 
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/trace/trace_finding.h"
+#include "analyzer/reader/elsewhere_hosts.h"
 #include "analyzer/reader/files/pointer_file.h"
 #include "analyzer/text/shell_word.h"
 
@@ -32,24 +34,19 @@ std::string line_about(const std::string& host, const HostTraces& traces) {
                      traces.count == 1 ? "is" : "are", host, fmt::join(traces.folders, ", "));
 }
 
-// The report has one line for 1,024 ranks.
-std::string hosts_text(const std::map<std::string, HostTraces>& hosts) {
-  std::set<std::string> names;
-  for (const auto& [host, traces] : hosts) {
-    names.insert(host);
-  }
-  return names.size() == 1 ? *names.begin()
-                           : fmt::format("{} hosts ({})", names.size(), host_list(names));
+// A host of which there are traces has the name, too.
+bool is_another(const Run& run, const ElsewhereTrace& there) {
+  return std::any_of(run.processes.begin(), run.processes.end(), [&](const ProcessTrace& here) {
+    return here.host == there.host && !here.boot.empty() && !there.boot.empty() &&
+           here.boot != there.boot;
+  });
 }
 
-std::string node_list(const std::map<std::string, HostTraces>& hosts) {
+// Empty: their names do not tell them apart.
+std::string node_list(const Run& run, const ElsewhereHosts& hosts) {
   constexpr size_t kMostNames = 8;
-  std::vector<std::string> names;
-  names.reserve(hosts.size());
-  for (const auto& [host, traces] : hosts) {
-    names.push_back(host);
-  }
-  return names.size() > kMostNames
+  const std::vector<std::string> names = hosts.names();
+  return names.empty() || names.size() > kMostNames || is_another(run, run.elsewhere.front())
              ? ""
              : " --nodelist=" + shell_word(fmt::format("{}", fmt::join(names, ",")));
 }
@@ -62,12 +59,13 @@ std::string shared_folder(const Run& run) {
   return named.empty() ? "FOLDER" : shell_word(whole.string());
 }
 
-std::string advice_for(const std::map<std::string, HostTraces>& hosts, const std::string& folder) {
+std::string advice_for(const Run& run, const ElsewhereHosts& hosts) {
+  const std::string folder = shared_folder(run);
   return fmt::format(
       "collect them on their hosts, into the folder that is analyzed here: srun --nodes={} "
       "--ntasks-per-node=1{} traintrace collect {} (or ssh HOST, kubectl exec, mpirun), then "
       "analyze it again; with TRAINTRACE_COLLECT={} the next job does it itself",
-      hosts.size(), node_list(hosts), folder, folder);
+      hosts.count(), node_list(run, hosts), folder, folder);
 }
 
 }  // namespace
@@ -76,10 +74,11 @@ std::vector<Finding> find_traces_elsewhere(const Run& run) {
   if (run.elsewhere.empty()) {
     return {};
   }
-  std::map<std::string, HostTraces> hosts;
+  const ElsewhereHosts hosts(run.elsewhere);
+  std::map<ElsewhereHosts::Host, HostTraces> by_host;
   Ranks all;
   for (const ElsewhereTrace& trace : run.elsewhere) {
-    HostTraces& there = hosts[trace.host];
+    HostTraces& there = by_host[ElsewhereHosts::host_of(trace)];
     ++there.count;
     there.folders.insert(folder_of(trace.path));
     if (trace.rank >= 0) {
@@ -91,17 +90,17 @@ std::vector<Finding> find_traces_elsewhere(const Run& run) {
   finding.title =
       fmt::format("the trace{} of {} {} not here but on {}", run.elsewhere.size() == 1 ? "" : "s",
                   all.empty() ? fmt::format("{} processes", run.elsewhere.size()) : ranks_text(all),
-                  run.elsewhere.size() == 1 ? "is" : "are", hosts_text(hosts));
+                  run.elsewhere.size() == 1 ? "is" : "are", hosts.text());
   finding.values = {{"trace_count", static_cast<int64_t>(run.elsewhere.size())},
-                    {"host_count", static_cast<int64_t>(hosts.size())}};
+                    {"host_count", static_cast<int64_t>(hosts.count())}};
   std::vector<std::string> lines;
-  lines.reserve(hosts.size());
-  for (const auto& [host, traces] : hosts) {
-    lines.push_back(line_about(host, traces));
+  lines.reserve(by_host.size());
+  for (const auto& [host, traces] : by_host) {
+    lines.push_back(line_about(hosts.label(host), traces));
   }
   finding.evidence = cut(std::move(lines));
   finding.sides = all.empty() ? std::vector<Ranks>() : std::vector<Ranks>{all};
-  finding.advice = advice_for(hosts, shared_folder(run));
+  finding.advice = advice_for(run, hosts);
   return {finding};
 }
 

@@ -1,20 +1,19 @@
 #include "analyzer/reader/files/pointer_file.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <map>
 #include <mutex>
-#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "analyzer/reader/files/trace_bytes.h"
+#include "analyzer/reader/host_clocks.h"
+#include "analyzer/reader/this_machine.h"
 #include "analyzer/text/words.h"
+#include "format/trace_format.h"
 
 namespace traintrace {
 namespace {
@@ -35,6 +34,10 @@ std::vector<std::string_view> lines_of(std::string_view text) {
 // After the path and the host: NAME VALUE, of which those that are not known mean nothing.
 void read_more(std::string_view line, ElsewhereTrace& trace) {
   const size_t blank = line.find(' ');
+  if (line.starts_with("boot ")) {
+    trace.boot = line.substr(blank + 1);
+    return;
+  }
   const auto value = blank == line.npos ? std::nullopt : parse_unsigned(line.substr(blank + 1));
   const std::string_view name = line.substr(0, blank);
   if (!value) {
@@ -46,12 +49,36 @@ void read_more(std::string_view line, ElsewhereTrace& trace) {
     trace.rank = static_cast<int>(*value);
   } else if (name == "world" && *value <= kMostRank) {
     trace.world_size = static_cast<int>(*value);
+  } else if (name == "pids") {
+    trace.pid_namespace = *value;
   }
 }
 
-bool is_this_host(const std::string& host) {
-  utsname names = {};
-  return uname(&names) == 0 && host == names.nodename;
+// What is missing then was removed.  An older pointer has the name alone.
+bool is_this_host(const ElsewhereTrace& trace) {
+  if (trace.host != name_of_this_host()) {
+    return false;
+  }
+  const auto boot = boot_id();
+  const auto pids = own_pid_namespace();
+  return trace.boot.empty() || !boot || !pids ||
+         (trace.boot == boot_text({(*boot)[0], (*boot)[1]}) && trace.pid_namespace == *pids);
+}
+
+// What lies there may be the trace of another process, on another host of that name.
+bool is_there(const ElsewhereTrace& trace) {
+  if (access(trace.path.c_str(), R_OK) != 0) {
+    return false;
+  }
+  format::FileHeader header = {};
+  const Result<TraceBytes> file = TraceBytes::open(trace.path);
+  std::byte bytes[sizeof header];
+  if (trace.boot.empty() || !file || file->read(0, bytes) < sizeof bytes) {
+    return true;
+  }
+  header = value_from<format::FileHeader>(bytes);
+  const std::string boot = boot_text(header.boot_id);
+  return boot.empty() || boot == trace.boot;
 }
 
 // Where pointers lie, by host and path of the trace.
@@ -118,7 +145,7 @@ std::optional<Result<std::string>> read_pointer_file(const std::string& path) {
     return trace->error();
   }
   ElsewhereTrace& named = **trace;
-  if (!is_this_host(named.host) && access(named.path.c_str(), R_OK) != 0) {
+  if (!is_there(named) && !is_this_host(named)) {
     return not_here(path, std::move(named));
   }
   return std::move(named.path);
@@ -136,12 +163,6 @@ std::string folder_of_pointer(const ElsewhereTrace& trace) {
   const std::lock_guard lock(folders().mutex);
   const auto found = folders().by_trace.find({trace.host, trace.path});
   return found == folders().by_trace.end() ? "" : found->second;
-}
-
-std::string host_list(const std::set<std::string>& hosts) {
-  constexpr size_t kMostNames = 4;
-  return hosts.size() > kMostNames ? fmt::format("{}, .., {}", *hosts.begin(), *hosts.rbegin())
-                                   : fmt::format("{}", fmt::join(hosts, ", "));
 }
 
 }  // namespace traintrace

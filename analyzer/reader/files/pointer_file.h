@@ -2,9 +2,7 @@
 #pragma once
 
 #include <optional>
-#include <set>
 #include <string>
-#include <vector>
 
 #include "analyzer/reader/result.h"
 
@@ -20,8 +18,5 @@ std::optional<ReadError> gone_from_here(const std::string& path);
 
 // The folder in which the pointer to it lies, as it was named; empty: none was read.
 std::string folder_of_pointer(const ElsewhereTrace& trace);
-
-// "n0, n1, n3"; of many the first and the last: "n000, .., n127".
-std::string host_list(const std::set<std::string>& hosts);
 
 }  // namespace traintrace

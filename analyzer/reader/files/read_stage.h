@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/isolation/silence.h"
 #include "analyzer/isolation/stage.h"
 #include "analyzer/reader/result.h"
 
@@ -17,8 +18,10 @@ inline ReadError internal_read_error(const std::string& path) {
 
 inline void read_stage(const std::string& path, std::vector<ReadError>& errors,
                        const std::function<void()>& read) {
-  if (!run_stage("read " + path, read)) {
-    errors.push_back(internal_read_error(path));
+  const std::string stage = "read " + path;
+  if (!run_stage(stage, read)) {
+    errors.push_back(was_silent(stage) ? ReadError{path, 0, kIsSilent, true}
+                                       : internal_read_error(path));
   }
 }
 

@@ -2,36 +2,36 @@
 
 #include <fmt/format.h>
 
-#include <set>
+#include <vector>
 
-#include "analyzer/reader/files/pointer_file.h"
+#include "analyzer/reader/elsewhere_hosts.h"
 #include "analyzer/text/shell_word.h"
 
 namespace traintrace {
 namespace {
 
 std::vector<ReadError> with_elsewhere_in_one(std::vector<ReadError> errors) {
-  std::set<std::string> hosts;
-  size_t count = 0;
+  std::vector<ElsewhereTrace> traces;
   std::string folder;
   for (const ReadError& error : errors) {
     if (error.elsewhere) {
-      ++count;
-      hosts.insert(error.elsewhere->host);
+      traces.push_back(*error.elsewhere);
       folder = error.file.substr(0, error.file.rfind('/'));
     }
   }
-  if (count < 2) {
+  if (traces.size() < 2) {
     return errors;
   }
+  const ElsewhereHosts hosts(traces);
   std::erase_if(errors, [](const ReadError& error) { return error.elsewhere.has_value(); });
   ReadError& all = errors.emplace_back();
   all.file = folder;
   all.message = fmt::format(
-      "{} traces are on the disks of {} ({}): collect them, on each: srun --nodes={} "
+      "{} traces are on the disks of {}: collect them, on each: srun --nodes={} "
       "--ntasks-per-node=1 traintrace collect {}",
-      count, hosts.size() == 1 ? "their host" : fmt::format("{} hosts", hosts.size()),
-      host_list(hosts), hosts.size(), shell_word(folder));
+      traces.size(),
+      hosts.count() == 1 ? fmt::format("their host ({})", hosts.text()) : hosts.text(),
+      hosts.count(), shell_word(folder));
   all.fatal = true;
   return errors;
 }

@@ -17,6 +17,7 @@ import storage
 SECONDS = 2
 PATIENCE = 5  # what the exit of a process waits for at most: docs/interposing.md
 SLACK = 5  # of a loaded machine
+SILENT = 30  # seconds after which a file that is read has gone: analyzer/isolation/silence.h
 BLOCKED = 1  # seconds in a call, or in state D, that are too many: what hangs, hangs to the end
 LOCAL, NETWORK = "fuse", "fuse.sshfs"
 AFTER = (0, 1, 2, 4, 7, 11, 16, 25, 40, 70)  # requests
@@ -163,7 +164,7 @@ class Hangs(unittest.TestCase):
     def traintrace(self, *arguments):
         """(exit status, stdout, stderr) and the seconds it took."""
         begun = time.monotonic()
-        done = subprocess.run([storage.TRAINTRACE, *arguments], capture_output=True, text=True, timeout=storage.LONG, check=False)
+        done = subprocess.run([storage.TRAINTRACE, *arguments], capture_output=True, text=True, timeout=4 * SILENT + storage.LONG, check=False)
         return (done.returncode, done.stdout, done.stderr), time.monotonic() - begun
 
     def test_a_job_whose_folder_is_gone_is_looked_at(self):
@@ -204,6 +205,30 @@ class Hangs(unittest.TestCase):
             self.assertLess(took, 10 + SLACK)
             corrupt = [finding for finding in json.loads(out)["findings"] if finding["code"] == "trace.corrupt"]
             self.assertIn("does not answer within 10 s", "\n".join(corrupt[0]["evidence"]))
+            self.forget(job.pid)
+
+    def test_a_file_that_goes_while_it_is_read(self):
+        """The folder answers, a file in it, which lies elsewhere, does not: no command waits for it, and it is named."""
+        with contextlib.ExitStack() as stack:
+            own = stack.enter_context(storage.empty_folder())
+            job = storage.start(own / "t", "calls", 10, 100, 7)
+            job.communicate(timeout=storage.LONG)
+            self.assertTrue(storage.until(lambda: storage.final(own / "t")))
+            disk = Hanging(stack, LOCAL, -1)
+            (disk.folder / "x.trace").write_bytes(b"whatever")
+            (own / "t" / "zz.trace").symlink_to(disk.folder / "x.trace")
+            disk.server.send_signal(signal.SIGSTOP)
+            stack.callback(disk.server.send_signal, signal.SIGCONT)
+            commands = (["analyze"], ["dump"], ["report", "--by=call"], ["collect", f"--to={own}/packs"], ["export", "csv", "--output=-"])
+            begun = time.monotonic()
+            asking = [subprocess.Popen([storage.TRAINTRACE, *command, own / "t"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                      for command in commands]
+            for command, process in zip(commands, asking):
+                out, errors = process.communicate(timeout=4 * SILENT + storage.LONG)
+                with self.subTest(command[0], out=out[-300:], errors=errors):
+                    self.assertEqual(process.returncode, 2)
+                    self.assertRegex(errors, r"^traintrace: \S+(zz|x).trace: does not answer for 30 s: is its file server gone\?")
+            self.assertLess(time.monotonic() - begun, 3 * SILENT + SLACK)
             self.forget(job.pid)
 
     def test_it_answers(self):
