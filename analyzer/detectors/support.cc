@@ -36,6 +36,34 @@ std::optional<Rank> rank_by_process(const Run& run, const Witness& witness) {
   return found;
 }
 
+// Of a pod, which is a host of its own.
+std::optional<Rank> rank_alone_on(const Run& run, const std::string& host) {
+  std::optional<Rank> found;
+  for (const RankState& state : run.ranks) {
+    if (!host.empty() && trace_of(run, state).host == host) {
+      if (found) {
+        return std::nullopt;
+      }
+      found = state.rank;
+    }
+  }
+  return found;
+}
+
+// A task of Slurm may be a launcher of several ranks; then it says nothing of any of them.
+std::optional<Rank> rank_by_task(const Run& run, int task) {
+  std::optional<Rank> found;
+  for (const RankState& state : run.ranks) {
+    if (environment_number(trace_of(run, state), "SLURM_PROCID") == task) {
+      if (found) {
+        return std::nullopt;
+      }
+      found = state.rank;
+    }
+  }
+  return found;
+}
+
 const CommunicatorText* communicator_of(const Run& run, const Finding& finding) {
   for (const Communicator& communicator : run.communicators) {
     if (finding.communicator && communicator.id == finding.communicator->id &&
@@ -92,29 +120,11 @@ void add_lines(const Testimony& testimony, const Sayings& sayings, const Ranks& 
                           lines.begin() + static_cast<std::ptrdiff_t>(kept));
 }
 
-// Of a rank that is said to be no certain process.
-bool is_rank_alone(const Witness& witness) {
-  return witness.rank && witness.pid == 0 && witness.host.empty();
-}
-
-std::vector<const Witness*> of_process(std::span<const Testimony> testimonies,
-                                       const ProcessTrace& trace) {
-  std::vector<const Witness*> own;
-  for (const Testimony& testimony : testimonies) {
-    for (const Witness& witness : testimony.witnesses) {
-      const bool is_same = witness.pid == trace.pid && witness.host == trace.host;
-      if (witness.rank ? witness.rank == launched_rank(trace) && (is_same || is_rank_alone(witness))
-                       : is_same) {
-        own.push_back(&witness);
-      }
-    }
-  }
-  return own;
-}
-
-using Process = std::tuple<std::string, int, int>;  // host, PID, rank or -1
+// Host, PID, rank or -1, and what a process is called whose rank nobody says.
+using Process = std::tuple<std::string, int, int, std::string>;
 Process process_of(const Witness& witness) {
-  return {witness.host, witness.pid, witness.rank.value_or(-1)};
+  return {witness.host, witness.pid, witness.rank.value_or(-1),
+          witness.rank ? std::string() : witness.who};
 }
 
 // Of the communicators that are spoken of: the job's, else there is no telling.
@@ -128,11 +138,46 @@ int largest_size(std::span<const Testimony> testimonies) {
   return largest;
 }
 
+// -1: it may have any.
+std::map<Process, int> ranks_of_processes(std::span<const Testimony> testimonies) {
+  const int world = largest_size(testimonies);
+  std::map<Process, int> ranks;
+  for (const Testimony& testimony : testimonies) {
+    for (const Witness& witness : testimony.witnesses) {
+      int& rank = ranks.try_emplace(process_of(witness), witness.rank.value_or(-1)).first->second;
+      rank = witness.size == world && witness.local_rank < world ? witness.local_rank : rank;
+    }
+  }
+  return ranks;
+}
+
+// Who all says the same.
+struct Sayers {
+  Ranks ranks;
+  std::set<std::string> others;
+  std::string text() const {
+    std::vector<std::string> all(others.begin(), others.end());
+    if (!ranks.empty()) {
+      all.insert(all.begin(), ranks_text(ranks));
+    }
+    return fmt::format("{}", fmt::join(all, " and "));
+  }
+};
+
+std::string ended_advice(const std::vector<std::string>& of_testimonies) {
+  return (of_testimonies.empty() ? std::string("look at the end of their own output")
+                                 : fmt::format("{}", fmt::join(of_testimonies, "; "))) +
+         "; record the next run: traintrace run -- COMMAND";
+}
+
 }  // namespace
 
 std::optional<Rank> rank_of(const Run& run, const Witness& witness) {
   if (witness.rank) {
     return Rank{*witness.rank};
+  }
+  if (witness.task) {
+    return rank_by_task(run, *witness.task);
   }
   for (const Communicator& communicator : run.communicators) {
     const Member* const member = member_at(communicator, witness.local_rank);
@@ -141,7 +186,7 @@ std::optional<Rank> rank_of(const Run& run, const Witness& witness) {
       return member->rank;
     }
   }
-  return witness.pid == 0 ? std::nullopt : rank_by_process(run, witness);
+  return witness.pid == 0 ? rank_alone_on(run, witness.host) : rank_by_process(run, witness);
 }
 
 void add_support(const Run& run, std::span<const Testimony> testimonies,
@@ -167,13 +212,11 @@ void add_support(const Run& run, std::span<const Testimony> testimonies,
 
 std::vector<ProcessTrace> processes_of(std::span<const Testimony> testimonies) {
   const int world = largest_size(testimonies);
-  std::map<Process, int> ranks;  // -1: it may have any
+  const std::map<Process, int> ranks = ranks_of_processes(testimonies);
   int largest_rank = -1;
   for (const Testimony& testimony : testimonies) {
     for (const Witness& witness : testimony.witnesses) {
-      int& rank = ranks.try_emplace(process_of(witness), witness.rank.value_or(-1)).first->second;
       largest_rank = std::max(largest_rank, witness.rank.value_or(-1));
-      rank = witness.size == world && witness.local_rank < world ? witness.local_rank : rank;
     }
   }
   std::set<int> of_processes;
@@ -186,6 +229,9 @@ std::vector<ProcessTrace> processes_of(std::span<const Testimony> testimonies) {
   for (const auto& [process, rank] : ranks) {
     if (std::get<1>(process) == 0 && of_processes.contains(rank)) {
       continue;  // the same rank, as another file or line says it
+    }
+    if (rank < 0 && !std::get<3>(process).empty()) {
+      continue;  // no rank: a launcher, a worker, several ranks
     }
     ProcessTrace& trace = processes.emplace_back();
     trace.host = std::get<0>(process);
@@ -202,37 +248,28 @@ std::vector<ProcessTrace> processes_of(std::span<const Testimony> testimonies) {
   return processes;
 }
 
-Finding supported_finding(const Run& run, std::span<const Testimony> testimonies) {
+Finding supported_finding(std::span<const Testimony> testimonies) {
   Finding finding;
   finding.code = "run.in-progress";
   finding.certainty = Certainty::kPossible;
-  struct Sayers {
-    Ranks ranks;
-    std::vector<std::string> processes;  // whose rank nobody says
-  };
+  const std::map<Process, int> ranks = ranks_of_processes(testimonies);
   std::map<std::pair<uint64_t, std::string>, Sayers> sayings;
-  for (const RankState& state : run.ranks) {
-    const ProcessTrace& trace = trace_of(run, state);
-    for (const Witness* const witness : of_process(testimonies, trace)) {
-      Sayers& sayers = sayings[{witness->communicator, witness->says}];
-      if (const std::optional<int> said = launched_rank(trace)) {
-        insert(sayers.ranks, Rank{*said});
+  for (const Testimony& testimony : testimonies) {
+    for (const Witness& witness : testimony.witnesses) {
+      Sayers& sayers = sayings[{witness.communicator, witness.says}];
+      if (const int rank = ranks.at(process_of(witness)); rank >= 0) {
+        insert(sayers.ranks, Rank{rank});
       } else {
-        sayers.processes.push_back(fmt::format("{} on {}", trace.pid, trace.host));
+        sayers.others.insert(witness.who.empty()
+                                 ? fmt::format("process {} on {}", witness.pid, witness.host)
+                                 : witness.who);
       }
     }
   }
   for (const auto& [about, sayers] : sayings) {
-    const std::string who =
-        sayers.processes.empty()
-            ? ranks_text(sayers.ranks)
-            : fmt::format("{}{}process{} {}", sayers.ranks.empty() ? "" : ranks_text(sayers.ranks),
-                          sayers.ranks.empty() ? "" : " and ",
-                          sayers.processes.size() == 1 ? "" : "es",
-                          fmt::join(sayers.processes, ", "));
     if (finding.evidence.size() < 4 * kEvidenceLines) {
       finding.evidence.push_back(
-          fmt::format("{}{}: {}", who,
+          fmt::format("{}{}: {}", sayers.text(),
                       about.first == 0 ? "" : fmt::format(" on communicator {:#x}", about.first),
                       about.second));
     }
@@ -260,7 +297,16 @@ Finding supported_finding(const Run& run, std::span<const Testimony> testimonies
                         conclusions.front(), source);
   finding.evidence.insert(finding.evidence.begin(),
                           conclusions.begin() + (conclusions.empty() ? 0 : 1), conclusions.end());
-  finding.advice = conclusions.empty()
+  std::vector<std::string> advice;
+  for (const Testimony& testimony : testimonies) {
+    advice.insert(advice.end(), testimony.advice.begin(), testimony.advice.end());
+  }
+  const bool all_ended =
+      std::all_of(testimonies.begin(), testimonies.end(), [](const Testimony& testimony) {
+        return testimony.is_of_ended || testimony.conclusions.empty();
+      });
+  finding.advice = all_ended && !conclusions.empty() ? ended_advice(advice)
+                   : conclusions.empty()
                        ? "record the next run: traintrace run -- COMMAND"
                        : "look at what these did: the end of their own output, and while they are "
                          "there their stacks (traintrace attach PID); record the next run: "

@@ -21,6 +21,6 @@ void add_support(const Run& run, std::span<const Testimony> testimonies,
 // Where nothing was recorded: a process for each that somebody says something of, fit for build_run
 // and for supported_finding, and for no detector.
 std::vector<ProcessTrace> processes_of(std::span<const Testimony> testimonies);
-Finding supported_finding(const Run& run, std::span<const Testimony> testimonies);
+Finding supported_finding(std::span<const Testimony> testimonies);
 
 }  // namespace traintrace

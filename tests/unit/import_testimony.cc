@@ -168,7 +168,7 @@ TEST(RasText, AloneItNamesProcessesWhereNoRankIsSaid) {
   input.processes = processes_of(all);
   const JudgedRun judged =
       judge(std::move(input), {}, {}, [](traintrace::Run&) { return std::vector<Finding>(); });
-  const Finding finding = supported_finding(judged.run, all);
+  const Finding finding = supported_finding(all);
   EXPECT_TRUE(finding.culprits.empty());
   EXPECT_EQ(finding.title.substr(0, 79),
             "process 483099 on 172.16.64.213 does not answer, and is considered dead, says N");
@@ -327,7 +327,7 @@ TEST(Support, HearsayAloneBlamesNobody) {
   const std::vector<Testimony> all = {*status};
   const Result<JudgedRun> judged = judge(processes_of(all), {}, {});
   ASSERT_TRUE(judged) << judged.error().message;
-  const Finding finding = supported_finding(judged->run, all);
+  const Finding finding = supported_finding(all);
   EXPECT_EQ(finding.code, "run.in-progress");
   EXPECT_TRUE(finding.culprits.empty());
   EXPECT_NE(std::find(finding.evidence.begin(), finding.evidence.end(),

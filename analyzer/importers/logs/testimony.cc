@@ -7,8 +7,9 @@
 
 #include "analyzer/importers/flight/flight_names.h"
 #include "analyzer/importers/flight/flight_recorder.h"
-#include "analyzer/importers/logs/elastic_log.h"
-#include "analyzer/importers/logs/watchdog_log.h"
+#include "analyzer/importers/logs/job/elastic_log.h"
+#include "analyzer/importers/logs/job/launcher_log.h"
+#include "analyzer/importers/logs/job/watchdog_log.h"
 #include "analyzer/importers/other_files.h"
 #include "analyzer/importers/pickle.h"
 #include "analyzer/importers/whole_file.h"
@@ -80,11 +81,23 @@ void add_logs(std::string_view bytes, const std::string& path, std::vector<Testi
       testimonies.push_back(std::move(*status));
     }
   }
+  LauncherLog launchers = read_launcher_log(bytes, path);
+  const auto add_launchers = [&] {
+    if (!launchers.testimony.witnesses.empty()) {
+      testimonies.push_back(std::move(launchers.testimony));
+    }
+  };
+  if (launchers.tells_outer_cause) {
+    add_launchers();
+  }
   if (Testimony watchdogs = read_watchdog_log(bytes, path); !watchdogs.witnesses.empty()) {
     testimonies.push_back(std::move(watchdogs));
   }
   if (Testimony ends = read_elastic_log(bytes, path); !ends.witnesses.empty()) {
     testimonies.push_back(std::move(ends));
+  }
+  if (!launchers.tells_outer_cause) {
+    add_launchers();
   }
   Result<Testimony> log = read_nccl_log(bytes, path);
   if (log) {
@@ -131,7 +144,8 @@ bool may_testify(const std::string& path) {
   // A watchdog and torchrun speak last; the stacks of all ranks may come after them.
   constexpr size_t kEnd = 4 << 20;
   const std::string end = head.size() < kLook ? head : tail_of(path, kEnd);
-  return looks_like_ras(end) || looks_like_watchdog_log(end) || looks_like_elastic_log(end);
+  return looks_like_ras(end) || looks_like_watchdog_log(end) || looks_like_elastic_log(end) ||
+         looks_like_launcher_log(end);
 }
 
 std::vector<Testimony> read_testimonies(std::span<const std::string> paths,

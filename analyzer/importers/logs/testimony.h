@@ -28,10 +28,12 @@ struct Witness {
   std::string host;           // as the tool writes it: a name or an address
   int pid = 0;                // 0: not said
   std::optional<int> rank;    // in the job, where that is said
+  std::optional<int> task;    // of Slurm: a rank only where Slurm started the ranks
   uint64_t communicator = 0;  // NCCL's hash of it; 0: not said
   uint64_t handle = 0;        // ncclComm_t; 0: not said
   int local_rank = -1;
   int size = -1;
+  std::string who;   // "Slurm tasks 0-3 on node017", where no rank is known; may be empty
   std::string says;  // "41 AllReduce launched"
   std::optional<ProxyFailure> proxy_failure;
 };
@@ -41,6 +43,8 @@ struct Testimony {
   std::string source;  // "NCCL RAS"
   std::vector<Witness> witnesses;
   std::vector<std::string> conclusions = {};  // what they say together, as far as it is certain
+  std::vector<std::string> advice = {};
+  bool is_of_ended = false;  // these processes are gone
 };
 
 // Of damaged files: nobody would read more.

@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-#include "analyzer/importers/logs/elastic_log.h"
+#include "analyzer/importers/logs/job/elastic_log.h"
 #include "analyzer/importers/logs/testimony.h"
-#include "analyzer/importers/logs/watchdog_log.h"
+#include "analyzer/importers/logs/job/watchdog_log.h"
 
 namespace {
 
