@@ -1,6 +1,9 @@
 // uses: analyzer
 #include <gtest/gtest.h>
+#include <unistd.h>
+#include <zlib.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -167,6 +170,27 @@ TEST(LauncherLog, AloneItClaimsNoRanks) {
             "log; there is no trace of this job that says more");
   EXPECT_NE(finding.advice.find("--mem"), std::string::npos);
   EXPECT_EQ(finding.advice.find("attach"), std::string::npos);  // there is nothing left to look at
+}
+
+// Logs are packed once a job has ended.
+TEST(LauncherLog, PackedByGzip) {
+  const std::filesystem::path path = std::filesystem::temp_directory_path() /
+                                     ("launchers." + std::to_string(getpid()) + ".log.gz");
+  std::string text(100'000, '.');  // what comes before is no small head
+  text += "\nsrun: error: gpu4: task 9: Out Of Memory\n";
+  const gzFile zipped = gzopen(path.c_str(), "wb");
+  gzwrite(zipped, text.data(), static_cast<unsigned>(text.size()));
+  gzclose(zipped);
+  EXPECT_TRUE(may_testify(path.string()));
+  std::vector<ReadError> errors;
+  const std::vector<std::string> paths = {path.string()};
+  const std::vector<Testimony> all = read_testimonies(paths, errors);
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].conclusions.size(), 1U);
+  // Cut: an error, and no words made of what is left.
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+  EXPECT_FALSE(may_testify(path.string()));
+  std::filesystem::remove(path);
 }
 
 TEST(Endings, WhatShellsAndContainersSay) {

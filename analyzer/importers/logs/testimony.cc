@@ -14,7 +14,6 @@
 #include "analyzer/importers/pickle.h"
 #include "analyzer/importers/whole_file.h"
 #include "analyzer/model/process/launch_facts.h"
-#include "analyzer/reader/files/input_file.h"
 #include "analyzer/reader/files/opened_inputs.h"
 #include "analyzer/reader/files/read_stage.h"
 
@@ -131,19 +130,20 @@ void add_testimony(const std::string& path, std::vector<Testimony>& testimonies,
 
 bool may_testify(const std::string& path) {
   constexpr size_t kLook = 64 << 10;
-  if (looks_like_pickle(head_of(path, 16))) {
+  if (looks_like_pickle(content_head(path, 16))) {
     return false;
   }
-  const std::string head = head_of(path, kLook);
+  const std::string head = content_head(path, kLook);
   if (looks_like_ras(head) || looks_like_nccl_log(head)) {
     return true;
   }
-  if (!looks_like_text(head)) {
+  // Nor is what may be gigabytes unpacked for its end.
+  if (!looks_like_text(head) || head.find("\"traceEvents\"") != head.npos) {
     return false;
   }
   // A watchdog and torchrun speak last; the stacks of all ranks may come after them.
   constexpr size_t kEnd = 4 << 20;
-  const std::string end = head.size() < kLook ? head : tail_of(path, kEnd);
+  const std::string end = head.size() < kLook ? head : content_tail(path, kEnd);
   return looks_like_ras(end) || looks_like_watchdog_log(end) || looks_like_elastic_log(end) ||
          looks_like_launcher_log(end);
 }
