@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <tuple>
@@ -12,6 +13,7 @@
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/process/launch_facts.h"
+#include "analyzer/text/wall_clock.h"
 
 namespace traintrace {
 namespace {
@@ -170,6 +172,46 @@ std::string ended_advice(const std::vector<std::string>& of_testimonies) {
          "; record the next run: traintrace run -- COMMAND";
 }
 
+// Findings about processes that have ended, and by whose own traces it is not known why.
+bool is_about_an_end(const Finding& finding) {
+  return finding.code == "collective.dead-rank" || finding.code == "run.rank-failed";
+}
+
+// A log may be of weeks, and PIDs come again.
+bool may_be_its_end(const Run& run, Rank rank, const Witness& witness) {
+  constexpr int64_t kClocksMayDiffer = 600'000'000'000;
+  const RankState* const state = state_of(run, rank);
+  const TimeNs last = state == nullptr ? 0 : last_sign_of_life(trace_of(run, *state));
+  return !witness.ended || !is_wall_clock(last) ||
+         std::abs(*witness.ended - static_cast<int64_t>(last)) < kClocksMayDiffer;
+}
+
+// What ended a culprit: then nobody has to find that out.
+void explain_end(const Run& run, const Testimony& testimony, Finding& finding) {
+  bool is_told = false;
+  const Witness* unknown = nullptr;  // whose rank is not known
+  for (const Witness& witness : testimony.witnesses) {
+    if (witness.outer_cause.empty() || is_told) {
+      continue;
+    }
+    const std::optional<Rank> rank = rank_of(run, witness);
+    unknown = rank || unknown != nullptr ? unknown : &witness;
+    if (rank && contains(finding.culprits, *rank) && may_be_its_end(run, *rank, witness)) {
+      is_told = true;
+      finding.title += fmt::format("; {} was {}, says {}", ranks_text({*rank}), witness.outer_cause,
+                                   testimony.source);
+    }
+  }
+  if (!is_told && unknown != nullptr) {
+    finding.evidence.push_back(fmt::format("{} ({}): {} was {}; which rank that is, is not known",
+                                           testimony.source, file_name(testimony.file),
+                                           unknown->who, unknown->outer_cause));
+  }
+  if (is_told && !testimony.advice.empty()) {
+    finding.advice = fmt::format("{}", fmt::join(testimony.advice, "; "));
+  }
+}
+
 }  // namespace
 
 std::optional<Rank> rank_of(const Run& run, const Witness& witness) {
@@ -206,6 +248,9 @@ void add_support(const Run& run, std::span<const Testimony> testimonies,
         }
       }
       add_lines(testimony, sayings, finding.culprits, finding);
+      if (is_about_an_end(finding)) {
+        explain_end(run, testimony, finding);
+      }
     }
   }
 }

@@ -14,7 +14,8 @@ namespace traintrace {
 // Whom a witness is; nothing where several could be.
 std::optional<Rank> rank_of(const Run& run, const Witness& witness);
 
-// As evidence: neither code nor culprits change.
+// As evidence: neither code nor culprits change.  What ended a culprit from outside is in the
+// title.
 void add_support(const Run& run, std::span<const Testimony> testimonies,
                  std::vector<Finding>& findings);
 

@@ -35,6 +35,9 @@ struct Witness {
   int size = -1;
   std::string who;   // "Slurm tasks 0-3 on node017", where no rank is known; may be empty
   std::string says;  // "41 AllReduce launched"
+  // "killed because the host's memory ran out": what ended it came from outside; else empty.
+  std::string outer_cause;
+  std::optional<int64_t> ended;  // ns since the epoch, by the teller's clock
   std::optional<ProxyFailure> proxy_failure;
 };
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "analyzer/importers/logs/job/endings.h"
+#include "analyzer/importers/logs/log_time.h"
 #include "analyzer/model/ids.h"
 
 namespace traintrace {
@@ -127,7 +128,20 @@ struct End {
   int status = 0;          // as wait says it: negative for a signal
   bool was_asked = false;  // by its launcher
   std::string pod;
+  std::optional<int64_t> time;
 };
+
+// At the beginning of the line, as kernel logs may have it.
+std::optional<int64_t> time_at(std::string_view bytes, size_t at) {
+  const size_t before = bytes.rfind('\n', at);
+  const std::string_view line = bytes.substr(before == bytes.npos ? 0 : before + 1, kMostOfAValue);
+  std::string_view text = line;
+  if (const std::optional<int64_t> time = take_iso_time(text)) {
+    return time;
+  }
+  text = line;
+  return take_dmesg_time(text);
+}
 
 // What the line with `at` and those after it say.
 std::string_view window_at(std::string_view bytes, size_t at) {
@@ -200,6 +214,7 @@ std::vector<End> ends_in(std::string_view bytes) {
     if (kLauncherLines[line].teller == "Kubernetes" && end.pod.empty()) {
       end.pod = pod_before(bytes, at);
     }
+    end.time = kLauncherLines[line].teller == "the kernel" ? time_at(bytes, at) : std::nullopt;
     end.match = std::move(*match);
     ends.push_back(std::move(end));
     return ends.size() < kMostEnds;
@@ -363,6 +378,10 @@ Witness witness_of(const End& end) {
   const std::string text = how(end).text;
   witness.says =
       text.find(teller) == std::string::npos ? fmt::format("{} (says {})", text, teller) : text;
+  witness.ended = end.time;
+  if (is_outer_cause(end) && how(end).is_passive) {
+    witness.outer_cause = text;
+  }
   return witness;
 }
 
