@@ -156,11 +156,16 @@ std::map<Process, int> ranks_of_processes(std::span<const Testimony> testimonies
 // Who all says the same.
 struct Sayers {
   Ranks ranks;
-  std::set<std::string> others;
+  std::set<std::string> names;
+  std::set<std::string> processes;  // that have no name: "17 on node1"
   std::string text() const {
-    std::vector<std::string> all(others.begin(), others.end());
+    std::vector<std::string> all(names.begin(), names.end());
     if (!ranks.empty()) {
       all.insert(all.begin(), ranks_text(ranks));
+    }
+    if (!processes.empty()) {
+      all.push_back(fmt::format("process{} {}", processes.size() == 1 ? "" : "es",
+                                fmt::join(processes, ", ")));
     }
     return fmt::format("{}", fmt::join(all, " and "));
   }
@@ -305,9 +310,9 @@ Finding supported_finding(std::span<const Testimony> testimonies) {
       if (const int rank = ranks.at(process_of(witness)); rank >= 0) {
         insert(sayers.ranks, Rank{rank});
       } else {
-        sayers.others.insert(witness.who.empty()
-                                 ? fmt::format("process {} on {}", witness.pid, witness.host)
-                                 : witness.who);
+        witness.who.empty()
+            ? sayers.processes.insert(fmt::format("{} on {}", witness.pid, witness.host))
+            : sayers.names.insert(witness.who);
       }
     }
   }
@@ -348,8 +353,16 @@ Finding supported_finding(std::span<const Testimony> testimonies) {
   }
   const bool all_ended =
       std::all_of(testimonies.begin(), testimonies.end(), [](const Testimony& testimony) {
-        return testimony.is_of_ended || testimony.conclusions.empty();
+        return testimony.is_of != Testimony::Of::kMoments || testimony.conclusions.empty();
       });
+  if (all_ended && !conclusions.empty()) {
+    const bool any_failed =
+        std::any_of(testimonies.begin(), testimonies.end(), [](const Testimony& testimony) {
+          return testimony.is_of == Testimony::Of::kFailures && !testimony.conclusions.empty();
+        });
+    finding.code = "run.rank-failed";
+    finding.severity = any_failed ? Severity::kError : Severity::kWarning;
+  }
   finding.advice = all_ended && !conclusions.empty() ? ended_advice(advice)
                    : conclusions.empty()
                        ? "record the next run: traintrace run -- COMMAND"

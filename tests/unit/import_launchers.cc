@@ -168,6 +168,14 @@ TEST(LauncherLog, AloneItClaimsNoRanks) {
   EXPECT_EQ(finding.title,
             "Slurm task 9 on gpu4 was killed because the host's memory ran out, says the job's "
             "log; there is no trace of this job that says more");
+  EXPECT_EQ(finding.code, "run.rank-failed");
+  EXPECT_EQ(finding.severity, Severity::kError);
+  EXPECT_EQ(finding.certainty, Certainty::kPossible);
+  EXPECT_TRUE(finding.culprits.empty());
+  const std::vector<Testimony> stopped = {
+      log_of("*** JOB 77 ON gpu3 CANCELLED AT 2025-01-02T03:04:05 DUE TO TIME LIMIT ***\n")
+          .testimony};
+  EXPECT_EQ(supported_finding(stopped).severity, Severity::kWarning);  // it may have been meant
   EXPECT_NE(finding.advice.find("--mem"), std::string::npos);
   EXPECT_EQ(finding.advice.find("attach"), std::string::npos);  // there is nothing left to look at
 }

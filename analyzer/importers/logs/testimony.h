@@ -47,7 +47,10 @@ struct Testimony {
   std::vector<Witness> witnesses;
   std::vector<std::string> conclusions = {};  // what they say together, as far as it is certain
   std::vector<std::string> advice = {};
-  bool is_of_ended = false;  // these processes are gone
+  enum class Of : uint8_t { kMoments, kFailures, kStops };
+  // What these processes did at some moment; how they failed; how they were ended from outside as a
+  // whole, which may have been meant.
+  Of is_of = Of::kMoments;
 };
 
 // Of damaged files: nobody would read more.

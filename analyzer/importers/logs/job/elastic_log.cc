@@ -300,7 +300,8 @@ Testimony read_elastic_log(std::string_view bytes, const std::string& file) {
     return true;
   });
   reader.finish();
-  return {file, "the job's log", reader.witnesses(), reader.conclusions(), {}, true};
+  return {file, "the job's log",         reader.witnesses(), reader.conclusions(),
+          {},   Testimony::Of::kFailures};
 }
 
 }  // namespace traintrace

@@ -444,7 +444,10 @@ LauncherLog read_launcher_log(std::string_view bytes, const std::string& file) {
   log.testimony.file = file;
   log.testimony.source = ends.empty() ? "" : source_of(ends.front());
   log.tells_outer_cause = !ends.empty() && is_outer_cause(ends.front());
-  log.testimony.is_of_ended = true;
+  const bool was_stopped = !ends.empty() && (is_consequence(ends.front()) ||
+                                             kind_of(ends.front()) == EndKind::kTimeLimit ||
+                                             kind_of(ends.front()) == EndKind::kPreempted);
+  log.testimony.is_of = was_stopped ? Testimony::Of::kStops : Testimony::Of::kFailures;
   const auto add_once = [](std::string_view text, std::vector<std::string>& texts) {
     if (!text.empty() && std::find(texts.begin(), texts.end(), text) == texts.end()) {
       texts.emplace_back(text);
