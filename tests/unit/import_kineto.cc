@@ -162,11 +162,13 @@ TEST_F(ImportKineto, OneEventThatIsNoJsonCostsNoOther) {
            R"(", "pid": 0, "tid": "stream 7", "ts": 20, "dur": 2, "args": {"device": 0, "x": inf}})";
   };
   const std::string before = R"({"schemaVersion": 1, "traceEvents": [)";
+  const auto with_kernel_named = [&](const std::string& name) {
+    return before + kernel + ", " + named(name) + ", " + kernel + "]}";
+  };
   for (const char* name : {"a\x01\xff"
                            "b",
                            "a\nb", "torch\\cuda\\__init__.py(219): x"}) {
-    const KinetoTrace trace =
-        read_kineto(file(before + kernel + ", " + named(name) + ", " + kernel + "]}"));
+    const KinetoTrace trace = read_kineto(file(with_kernel_named(name)));
     EXPECT_TRUE(trace.errors.empty()) << name;
     EXPECT_EQ(trace.timeline.work.size(), 3U) << name;
   }

@@ -225,24 +225,25 @@ TEST(NcclLog, WhatCannotBeComparedIsNot) {
       called(0, "AllReduce", 12, 6) + called(1, "AllReduce", 12, 6) + called(2, "AllGather", 12, 5);
   ASSERT_EQ(nccl_concluded(same + other).size(), 1U);
   const std::string torn = called(1, "AllReduce", 12, 6);
-  for (const std::string& log : {
-           same,
-           same + called(0, "AllReduce", 12, 6),                             // ahead
-           same + called(1, "Send", 12, 6) + other,                          // counted apart
-           same + called(0, "AllReduce", 12, 9) + other,                     // a group of two
-           same + called(0, "AllReduce", 3, 9) + other,                      // begun anew
-           alike(0, "0x5a13") + called(0, "AllReduce", 7, 6) +               // none the same before
-               called(1, "AllReduce", 7, 6) + called(2, "AllGather", 7, 5),  //
-           same + called(0, "AllReduce", 12, 6) + called(2, "AllReduce", 12, 6) +
-               torn.substr(0, torn.find(" datatype")) + "\n",
-           same + called(0, "AllReduce", 12, 66) + called(2, "AllReduce", 12, 66) +
-               torn.substr(0, torn.find(" datatype")) + called(1, "AllReduce", 13, 6),
-           // Of another communicator of the size, too, and which is which is not said.
-           alike(12, "") + other +
-               "h:4009:4109 [0] NCCL INFO comm 0x559 rank 0 nranks 3 cudaDev 0 - Init COMPLETE\n",
-           alike(12, "") + other +
-               "h:4009:4109 [0] NCCL INFO comm 0x559 rank 0 nranks 8 cudaDev 0 - Init COMPLETE\n",
-       }) {
+  const std::string logs[] = {
+      same,
+      same + called(0, "AllReduce", 12, 6),                             // ahead
+      same + called(1, "Send", 12, 6) + other,                          // counted apart
+      same + called(0, "AllReduce", 12, 9) + other,                     // a group of two
+      same + called(0, "AllReduce", 3, 9) + other,                      // begun anew
+      alike(0, "0x5a13") + called(0, "AllReduce", 7, 6) +               // none the same before
+          called(1, "AllReduce", 7, 6) + called(2, "AllGather", 7, 5),  //
+      same + called(0, "AllReduce", 12, 6) + called(2, "AllReduce", 12, 6) +
+          torn.substr(0, torn.find(" datatype")) + "\n",
+      same + called(0, "AllReduce", 12, 66) + called(2, "AllReduce", 12, 66) +
+          torn.substr(0, torn.find(" datatype")) + called(1, "AllReduce", 13, 6),
+      // Of another communicator of the size, too, and which is which is not said.
+      alike(12, "") + other +
+          "h:4009:4109 [0] NCCL INFO comm 0x559 rank 0 nranks 3 cudaDev 0 - Init COMPLETE\n",
+      alike(12, "") + other +
+          "h:4009:4109 [0] NCCL INFO comm 0x559 rank 0 nranks 8 cudaDev 0 - Init COMPLETE\n",
+  };
+  for (const std::string& log : logs) {
     EXPECT_TRUE(nccl_concluded(log).empty()) << log << nccl_concluded(log)[0];
   }
 }
