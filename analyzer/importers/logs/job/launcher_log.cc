@@ -73,8 +73,8 @@ class Expressions {
 };
 
 const Expressions& expressions() {
-  static const Expressions kExpressions;
-  return kExpressions;
+  static const Expressions compiled;
+  return compiled;
 }
 
 // The values of a match by their names; views of the log.
