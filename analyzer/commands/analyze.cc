@@ -106,7 +106,8 @@ struct Given {
 Result<Given> with_hearsay(Given given, std::vector<ReadError> unreadable) {
   std::vector<ProcessTrace> processes = processes_of(given.testimonies);
   const std::string& file = given.testimonies.front().file;
-  if (processes.empty()) {
+  if (std::all_of(given.testimonies.begin(), given.testimonies.end(),
+                  [](const Testimony& testimony) { return testimony.witnesses.empty(); })) {
     return ReadError{file, 0,
                      "expected a status in which some rank differs from the others: of this one "
                      "nothing can be said without traces",
@@ -147,7 +148,7 @@ std::vector<Finding> findings_about(Run& run, const Given& given) {
   Symbolizer symbolizer;
   look_up_code(run, symbolizer);
   if (given.is_hearsay) {
-    return {supported_finding(run, given.testimonies)};
+    return {supported_finding(given.testimonies)};
   }
   std::vector<Finding> findings = find_all(run);
   run_stage("what other tools say", [&] {

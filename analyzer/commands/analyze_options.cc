@@ -51,7 +51,8 @@ void declare_analyze(CLI::App& command, Invocation& invocation) {
   command.get_option("TRACE")->description(
       "folders or files (default: ./traintrace): traces; traces of PyTorch's profiler, dumps of "
       "its "
-      "Flight Recorder, snapshots of its memory; NCCL's RAS status and logs beside traces");
+      "Flight Recorder, snapshots of its memory; and beside these, or alone, logs: of the job "
+      "and its launcher, NCCL's, the kernel's; NCCL's RAS status; kubectl describe pod");
   command.add_option("--only", options->only, "report only findings with these codes")
       ->delimiter(',')
       ->allow_extra_args(false);

@@ -125,7 +125,8 @@ void keep_as_inputs(CLI::App& command, std::vector<std::string>& files) {
 }
 
 void add_traces(CLI::App& command, std::vector<std::string>& traces) {
-  command.add_option("TRACE", traces, "folders of traces, or traces (default: ./traintrace)");
+  command.add_option("TRACE", traces,
+                     "folders of traces, traces, or files of other tools (default: ./traintrace)");
   keep_as_inputs(command, traces);
 }
 

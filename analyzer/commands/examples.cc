@@ -34,6 +34,7 @@ constexpr Notes kNotes[] = {
      R"(  traintrace analyze                       the run in ./traintrace; of several, the worst
   traintrace analyze host1/ host2/         traces that lie on several hosts
   traintrace analyze fr_dumps/             dumps of PyTorch's Flight Recorder
+  traintrace analyze traintrace/ job.log   with what the launcher says as evidence
   traintrace analyze --format=html -o report.html
 )",
      "0 without a finding of severity error, 1 with one, 2 if no input could be used"},

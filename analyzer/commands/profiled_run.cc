@@ -97,16 +97,18 @@ Result<ProfiledRun> read_profiled_run(const std::vector<std::string>& files,
   Progress progress(files);
   for (const std::string& file : files) {
     progress.next();
-    KinetoTrace trace;
-    read_stage(file, trace.errors, [&] { trace = read_kineto(file); });
-    if (trace.timeline.work.empty()) {
-      if (trace.errors.empty() || !trace.errors.back().internal) {
-        trace.errors.push_back(without_gpu_work(file));
+    std::vector<KinetoTrace> ranks(1);
+    read_stage(file, ranks.front().errors, [&] { ranks = read_kineto_ranks(file); });
+    for (KinetoTrace& trace : ranks) {
+      if (trace.timeline.work.empty()) {
+        if (trace.errors.empty() || !trace.errors.back().internal) {
+          trace.errors.push_back(without_gpu_work(file));
+        }
+        std::move(trace.errors.begin(), trace.errors.end(), std::back_inserter(unreadable));
+      } else {
+        remember_input(file);
+        traces.push_back(std::move(trace));
       }
-      std::move(trace.errors.begin(), trace.errors.end(), std::back_inserter(unreadable));
-    } else {
-      remember_input(file);
-      traces.push_back(std::move(trace));
     }
   }
   if (traces.empty()) {

@@ -154,16 +154,18 @@ int report_profiles(const std::vector<std::string>& files, const ReportArguments
   Progress progress(files);
   for (const std::string& file : files) {
     progress.next();
-    KinetoTrace trace;
-    read_stage(file, trace.errors, [&] { trace = read_kineto(file); });
-    for (const ReadError& error : trace.errors) {
-      say(error);
-    }
-    if (trace.timeline.work.empty() && trace.errors.empty()) {
-      say(without_gpu_work(file));
-    }
-    if (trace.events != 0) {
-      timelines.push_back(std::move(trace.timeline));
+    std::vector<KinetoTrace> ranks(1);
+    read_stage(file, ranks.front().errors, [&] { ranks = read_kineto_ranks(file); });
+    for (KinetoTrace& trace : ranks) {
+      for (const ReadError& error : trace.errors) {
+        say(error);
+      }
+      if (trace.timeline.work.empty() && trace.errors.empty()) {
+        say(without_gpu_work(file));
+      }
+      if (trace.events != 0) {
+        timelines.push_back(std::move(trace.timeline));
+      }
     }
   }
   if (timelines.empty()) {

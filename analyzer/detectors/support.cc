@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <tuple>
@@ -12,6 +13,7 @@
 #include "analyzer/detectors/evidence_lines.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/process/launch_facts.h"
+#include "analyzer/text/wall_clock.h"
 
 namespace traintrace {
 namespace {
@@ -32,6 +34,34 @@ std::optional<Rank> rank_by_process(const Run& run, const Witness& witness) {
       return std::nullopt;
     }
     found = same ? std::optional(state.rank) : found;
+  }
+  return found;
+}
+
+// Of a pod, which is a host of its own.
+std::optional<Rank> rank_alone_on(const Run& run, const std::string& host) {
+  std::optional<Rank> found;
+  for (const RankState& state : run.ranks) {
+    if (!host.empty() && trace_of(run, state).host == host) {
+      if (found) {
+        return std::nullopt;
+      }
+      found = state.rank;
+    }
+  }
+  return found;
+}
+
+// A task of Slurm may be a launcher of several ranks; then it says nothing of any of them.
+std::optional<Rank> rank_by_task(const Run& run, int task) {
+  std::optional<Rank> found;
+  for (const RankState& state : run.ranks) {
+    if (environment_number(trace_of(run, state), "SLURM_PROCID") == task) {
+      if (found) {
+        return std::nullopt;
+      }
+      found = state.rank;
+    }
   }
   return found;
 }
@@ -92,29 +122,11 @@ void add_lines(const Testimony& testimony, const Sayings& sayings, const Ranks& 
                           lines.begin() + static_cast<std::ptrdiff_t>(kept));
 }
 
-// Of a rank that is said to be no certain process.
-bool is_rank_alone(const Witness& witness) {
-  return witness.rank && witness.pid == 0 && witness.host.empty();
-}
-
-std::vector<const Witness*> of_process(std::span<const Testimony> testimonies,
-                                       const ProcessTrace& trace) {
-  std::vector<const Witness*> own;
-  for (const Testimony& testimony : testimonies) {
-    for (const Witness& witness : testimony.witnesses) {
-      const bool is_same = witness.pid == trace.pid && witness.host == trace.host;
-      if (witness.rank ? witness.rank == launched_rank(trace) && (is_same || is_rank_alone(witness))
-                       : is_same) {
-        own.push_back(&witness);
-      }
-    }
-  }
-  return own;
-}
-
-using Process = std::tuple<std::string, int, int>;  // host, PID, rank or -1
+// Host, PID, rank or -1, and what a process is called whose rank nobody says.
+using Process = std::tuple<std::string, int, int, std::string>;
 Process process_of(const Witness& witness) {
-  return {witness.host, witness.pid, witness.rank.value_or(-1)};
+  return {witness.host, witness.pid, witness.rank.value_or(-1),
+          witness.rank ? std::string() : witness.who};
 }
 
 // Of the communicators that are spoken of: the job's, else there is no telling.
@@ -128,11 +140,91 @@ int largest_size(std::span<const Testimony> testimonies) {
   return largest;
 }
 
+// -1: it may have any.
+std::map<Process, int> ranks_of_processes(std::span<const Testimony> testimonies) {
+  const int world = largest_size(testimonies);
+  std::map<Process, int> ranks;
+  for (const Testimony& testimony : testimonies) {
+    for (const Witness& witness : testimony.witnesses) {
+      int& rank = ranks.try_emplace(process_of(witness), witness.rank.value_or(-1)).first->second;
+      rank = witness.size == world && witness.local_rank < world ? witness.local_rank : rank;
+    }
+  }
+  return ranks;
+}
+
+// Who all says the same.
+struct Sayers {
+  Ranks ranks;
+  std::set<std::string> names;
+  std::set<std::string> processes;  // that have no name: "17 on node1"
+  std::string text() const {
+    std::vector<std::string> all(names.begin(), names.end());
+    if (!ranks.empty()) {
+      all.insert(all.begin(), ranks_text(ranks));
+    }
+    if (!processes.empty()) {
+      all.push_back(fmt::format("process{} {}", processes.size() == 1 ? "" : "es",
+                                fmt::join(processes, ", ")));
+    }
+    return fmt::format("{}", fmt::join(all, " and "));
+  }
+};
+
+std::string ended_advice(const std::vector<std::string>& of_testimonies) {
+  return (of_testimonies.empty() ? std::string("look at the end of their own output")
+                                 : fmt::format("{}", fmt::join(of_testimonies, "; "))) +
+         "; record the next run: traintrace run -- COMMAND";
+}
+
+// Findings about processes that have ended, and by whose own traces it is not known why.
+bool is_about_an_end(const Finding& finding) {
+  return finding.code == "collective.dead-rank" || finding.code == "run.rank-failed";
+}
+
+// A log may be of weeks, and PIDs come again.
+bool may_be_its_end(const Run& run, Rank rank, const Witness& witness) {
+  constexpr int64_t kClocksMayDiffer = 600'000'000'000;
+  const RankState* const state = state_of(run, rank);
+  const TimeNs last = state == nullptr ? 0 : last_sign_of_life(trace_of(run, *state));
+  return !witness.ended || !is_wall_clock(last) ||
+         std::abs(*witness.ended - static_cast<int64_t>(last)) < kClocksMayDiffer;
+}
+
+// What ended a culprit: then nobody has to find that out.
+void explain_end(const Run& run, const Testimony& testimony, Finding& finding) {
+  bool is_told = false;
+  const Witness* unknown = nullptr;  // whose rank is not known
+  for (const Witness& witness : testimony.witnesses) {
+    if (witness.outer_cause.empty() || is_told) {
+      continue;
+    }
+    const std::optional<Rank> rank = rank_of(run, witness);
+    unknown = rank || unknown != nullptr ? unknown : &witness;
+    if (rank && contains(finding.culprits, *rank) && may_be_its_end(run, *rank, witness)) {
+      is_told = true;
+      finding.title += fmt::format("; {} was {}, says {}", ranks_text({*rank}), witness.outer_cause,
+                                   testimony.source);
+    }
+  }
+  if (!is_told && unknown != nullptr) {
+    finding.evidence.push_back(fmt::format("{} ({}): {} was {}; which rank that is, is not known",
+                                           testimony.source, file_name(testimony.file),
+                                           unknown->who, unknown->outer_cause));
+  }
+  if (is_told && !testimony.advice.empty()) {
+    finding.advice = fmt::format("{}", fmt::join(testimony.advice, "; "));
+  }
+}
+
 }  // namespace
 
 std::optional<Rank> rank_of(const Run& run, const Witness& witness) {
   if (witness.rank) {
     return Rank{*witness.rank};
+  }
+  if (witness.task) {
+    return rank_by_task(run, *witness.task);
   }
   for (const Communicator& communicator : run.communicators) {
     const Member* const member = member_at(communicator, witness.local_rank);
@@ -141,7 +233,7 @@ std::optional<Rank> rank_of(const Run& run, const Witness& witness) {
       return member->rank;
     }
   }
-  return witness.pid == 0 ? std::nullopt : rank_by_process(run, witness);
+  return witness.pid == 0 ? rank_alone_on(run, witness.host) : rank_by_process(run, witness);
 }
 
 void add_support(const Run& run, std::span<const Testimony> testimonies,
@@ -161,19 +253,20 @@ void add_support(const Run& run, std::span<const Testimony> testimonies,
         }
       }
       add_lines(testimony, sayings, finding.culprits, finding);
+      if (is_about_an_end(finding)) {
+        explain_end(run, testimony, finding);
+      }
     }
   }
 }
 
 std::vector<ProcessTrace> processes_of(std::span<const Testimony> testimonies) {
   const int world = largest_size(testimonies);
-  std::map<Process, int> ranks;  // -1: it may have any
+  const std::map<Process, int> ranks = ranks_of_processes(testimonies);
   int largest_rank = -1;
   for (const Testimony& testimony : testimonies) {
     for (const Witness& witness : testimony.witnesses) {
-      int& rank = ranks.try_emplace(process_of(witness), witness.rank.value_or(-1)).first->second;
       largest_rank = std::max(largest_rank, witness.rank.value_or(-1));
-      rank = witness.size == world && witness.local_rank < world ? witness.local_rank : rank;
     }
   }
   std::set<int> of_processes;
@@ -186,6 +279,9 @@ std::vector<ProcessTrace> processes_of(std::span<const Testimony> testimonies) {
   for (const auto& [process, rank] : ranks) {
     if (std::get<1>(process) == 0 && of_processes.contains(rank)) {
       continue;  // the same rank, as another file or line says it
+    }
+    if (rank < 0 && !std::get<3>(process).empty()) {
+      continue;  // no rank: a launcher, a worker, several ranks
     }
     ProcessTrace& trace = processes.emplace_back();
     trace.host = std::get<0>(process);
@@ -202,37 +298,28 @@ std::vector<ProcessTrace> processes_of(std::span<const Testimony> testimonies) {
   return processes;
 }
 
-Finding supported_finding(const Run& run, std::span<const Testimony> testimonies) {
+Finding supported_finding(std::span<const Testimony> testimonies) {
   Finding finding;
   finding.code = "run.in-progress";
   finding.certainty = Certainty::kPossible;
-  struct Sayers {
-    Ranks ranks;
-    std::vector<std::string> processes;  // whose rank nobody says
-  };
+  const std::map<Process, int> ranks = ranks_of_processes(testimonies);
   std::map<std::pair<uint64_t, std::string>, Sayers> sayings;
-  for (const RankState& state : run.ranks) {
-    const ProcessTrace& trace = trace_of(run, state);
-    for (const Witness* const witness : of_process(testimonies, trace)) {
-      Sayers& sayers = sayings[{witness->communicator, witness->says}];
-      if (const std::optional<int> said = launched_rank(trace)) {
-        insert(sayers.ranks, Rank{*said});
+  for (const Testimony& testimony : testimonies) {
+    for (const Witness& witness : testimony.witnesses) {
+      Sayers& sayers = sayings[{witness.communicator, witness.says}];
+      if (const int rank = ranks.at(process_of(witness)); rank >= 0) {
+        insert(sayers.ranks, Rank{rank});
       } else {
-        sayers.processes.push_back(fmt::format("{} on {}", trace.pid, trace.host));
+        witness.who.empty()
+            ? sayers.processes.insert(fmt::format("{} on {}", witness.pid, witness.host))
+            : sayers.names.insert(witness.who);
       }
     }
   }
   for (const auto& [about, sayers] : sayings) {
-    const std::string who =
-        sayers.processes.empty()
-            ? ranks_text(sayers.ranks)
-            : fmt::format("{}{}process{} {}", sayers.ranks.empty() ? "" : ranks_text(sayers.ranks),
-                          sayers.ranks.empty() ? "" : " and ",
-                          sayers.processes.size() == 1 ? "" : "es",
-                          fmt::join(sayers.processes, ", "));
     if (finding.evidence.size() < 4 * kEvidenceLines) {
       finding.evidence.push_back(
-          fmt::format("{}{}: {}", who,
+          fmt::format("{}{}: {}", sayers.text(),
                       about.first == 0 ? "" : fmt::format(" on communicator {:#x}", about.first),
                       about.second));
     }
@@ -260,7 +347,24 @@ Finding supported_finding(const Run& run, std::span<const Testimony> testimonies
                         conclusions.front(), source);
   finding.evidence.insert(finding.evidence.begin(),
                           conclusions.begin() + (conclusions.empty() ? 0 : 1), conclusions.end());
-  finding.advice = conclusions.empty()
+  std::vector<std::string> advice;
+  for (const Testimony& testimony : testimonies) {
+    advice.insert(advice.end(), testimony.advice.begin(), testimony.advice.end());
+  }
+  const bool all_ended =
+      std::all_of(testimonies.begin(), testimonies.end(), [](const Testimony& testimony) {
+        return testimony.is_of != Testimony::Of::kMoments || testimony.conclusions.empty();
+      });
+  if (all_ended && !conclusions.empty()) {
+    const bool any_failed =
+        std::any_of(testimonies.begin(), testimonies.end(), [](const Testimony& testimony) {
+          return testimony.is_of == Testimony::Of::kFailures && !testimony.conclusions.empty();
+        });
+    finding.code = "run.rank-failed";
+    finding.severity = any_failed ? Severity::kError : Severity::kWarning;
+  }
+  finding.advice = all_ended && !conclusions.empty() ? ended_advice(advice)
+                   : conclusions.empty()
                        ? "record the next run: traintrace run -- COMMAND"
                        : "look at what these did: the end of their own output, and while they are "
                          "there their stacks (traintrace attach PID); record the next run: "

@@ -14,7 +14,7 @@
 #include "analyzer/importers/memory/torch_snapshot.h"
 #include "analyzer/importers/pickle.h"
 #include "analyzer/importers/strange_files.h"
-#include "analyzer/reader/files/input_file.h"
+#include "analyzer/importers/whole_file.h"
 #include "analyzer/reader/files/read_stage.h"
 
 namespace traintrace {
@@ -31,12 +31,12 @@ bool is_of_other_tools(std::string_view head) {
 }  // namespace
 
 bool may_be_other_tools(const std::string& path) {
-  return is_of_other_tools(head_of(path, kShortLook));
+  return is_of_other_tools(content_head(path, kShortLook));
 }
 
 bool may_be_flight_dump(const std::string& path) {
   constexpr size_t kLook = 4096;
-  const std::string head = head_of(path, kLook);
+  const std::string head = content_head(path, kLook);
   return (looks_like_pickle(head) || looks_like_json(head)) &&
          (head.find("pg_config") != head.npos || head.find("pg_status") != head.npos ||
           head.find("entries") != head.npos);
@@ -115,7 +115,7 @@ TraceSet read_other_files(const std::vector<OtherFile>& files) {
     if (file.named) {
       named.insert(file.path);
     }
-    const std::string head = head_of(file.path, kShortLook);
+    const std::string head = content_head(file.path, kShortLook);
     if (read_memory_file(file.path, head, memory)) {
       continue;
     }

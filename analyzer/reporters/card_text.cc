@@ -231,6 +231,9 @@ bool is_whole(const FindingsReport& report) {
 }
 
 std::string run_text(const Run& run, const FindingsReport& report) {
+  if (run.ranks.empty()) {
+    return fmt::format("No rank is known. Run {}", run.id);
+  }
   std::string text = fmt::format("{} of {} rank{}", count_text(run.ranks.size()),
                                  count_text(static_cast<uint64_t>(run.world_size)),
                                  run.world_size == 1 ? "" : "s");

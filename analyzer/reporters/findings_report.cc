@@ -218,6 +218,9 @@ int64_t run_duration(const Run& run) {
 }
 
 std::string run_line(const Run& run) {
+  if (run.ranks.empty()) {
+    return fmt::format("run {}: no rank is known", run.id);
+  }
   // Other tools' files do not say where a rank ran.
   const std::string hosts = run.hosts.empty() ? ""
                                               : fmt::format(" on {} host{}", run.hosts.size(),

@@ -7,11 +7,13 @@
 namespace traintrace {
 namespace {
 
+constexpr const char* kEndedWell = "exited with status 0";
+
 // What is urgent first: a rank that is gone, then those that stand still.
 int urgency(const RankView& rank) {
   switch (rank.state) {
     case LiveState::kEnded:
-      return rank.doing == "exited with status 0" ? 6 : 0;
+      return rank.doing == kEndedWell ? 6 : 0;
     case LiveState::kStopped:
       return 1;
     case LiveState::kSilent:
@@ -49,7 +51,8 @@ void fold_ranks(JobView& view, TopOrder order) {
     const RankView& rank = view.ranks[i];
     const bool moves = rank.state == LiveState::kMoving;
     const bool alone = rank.is_slow;
-    RowView& row = rows[moves || rank.state == LiveState::kEnded
+    const bool ended_well = rank.state == LiveState::kEnded && rank.doing == kEndedWell;
+    RowView& row = rows[moves || ended_well
                             ? Key{rank.state, moves ? "" : rank.doing, "", "", 0, alone ? i + 1 : 0}
                             : Key{rank.state, rank.doing, rank.communicator, rank.collective,
                                   rank.sequence, 0}];

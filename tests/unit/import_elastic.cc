@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "analyzer/detectors/support.h"
-#include "analyzer/importers/logs/elastic_log.h"
+#include "analyzer/importers/logs/job/elastic_log.h"
 #include "analyzer/importers/logs/testimony.h"
 #include "analyzer/judge/judge.h"
 
@@ -160,7 +160,7 @@ TEST(ElasticLog, AloneItIsEvidenceOfItsRanks) {
   EXPECT_EQ(processes_of(all).size(), 1U);
   const Result<JudgedRun> judged = judge(processes_of(all), {}, {});
   ASSERT_TRUE(judged) << judged.error().message;
-  const Finding finding = supported_finding(judged->run, all);
+  const Finding finding = supported_finding(all);
   EXPECT_EQ(finding.title,
             "rank 1 on node-a was the first that torchrun saw fail: exit code 1, says the job's "
             "log; there is no trace of this job that says more");

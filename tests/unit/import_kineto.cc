@@ -10,6 +10,7 @@
 #include "analyzer/importers/kineto/decimal_ns.h"
 #include "analyzer/importers/kineto/event_array.h"
 #include "analyzer/importers/kineto/kineto.h"
+#include "analyzer/importers/kineto/merged_parts.h"
 
 namespace traintrace {
 namespace {
@@ -63,7 +64,7 @@ TEST_F(ImportKineto, TakesWorkAndLeavesTheRest) {
   {"name": "Iteration Start: PyTorch Profiler", "ph": "i", "s": "g", "ts": 5}
  ], "traceName": "t"})json"));
   ASSERT_EQ(trace.errors.size(), 1U);
-  EXPECT_EQ(trace.errors[0].message, "1 events have no usable time");
+  EXPECT_EQ(trace.errors[0].message, "1 event has no usable time");
   const Timeline& timeline = trace.timeline;
   EXPECT_EQ(trace.events, 9U);
   EXPECT_EQ(timeline.rank, 3);
@@ -257,6 +258,80 @@ TEST_F(ImportKineto, BearsDamagedText) {
     const KinetoTrace trace = read_kineto(file(text));
     EXPECT_LE(trace.timeline.work.size(), trace.events) << text;
   }
+}
+
+// As SGLang merges the traces of a server's ranks: correlations, devices and steps are each rank's.
+TEST_F(ImportKineto, MergedRanksAreTakenApart) {
+  std::string text = R"({"deviceProperties": [], "distributedInfo": {"rank": 0, "world_size": 2},
+ "traceEvents": [)";
+  const auto add = [&](const char* part) {
+    text +=
+        std::string(R"({"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": ")") +
+        part + R"( 4711", "tid": 1, "ts": 1, "dur": 20},
+{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": ")" +
+        part +
+        R"( 4711", "tid": 1, "ts": 2, "dur": 1, "args": {"correlation": 5}},
+{"ph": "X", "cat": "kernel", "name": "k", "pid": ")" +
+        part +
+        R"( 0", "tid": 7, "ts": 10, "dur": 2, "args": {"device": 0, "stream": 7, "correlation": 5}},
+)";
+  };
+  add("[TP01-PP00]");
+  add("[TP00-PP00]");
+  text += R"({"ph": "M", "name": "process_name", "pid": "[TP00-PP00] 0"}]})";
+  const std::vector<KinetoTrace> ranks = read_kineto_ranks(file(text));
+  ASSERT_EQ(ranks.size(), 2U);
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const Timeline& timeline = ranks[i].timeline;
+    EXPECT_EQ(timeline.rank, static_cast<int>(i));
+    EXPECT_EQ(timeline.world_size, 2);
+    EXPECT_EQ(timeline.work.size(), 1U);
+    EXPECT_EQ(timeline.step_starts.size(), 1U);
+    EXPECT_TRUE(timeline.source.ends_with(i == 0 ? " [TP00-PP00]" : " [TP01-PP00]"));
+    EXPECT_TRUE(ranks[i].errors.empty());
+  }
+}
+
+// JSON Lines, as filters and log shippers leave them.
+TEST_F(ImportKineto, OneEventOnEachLine) {
+  const auto kernel = [](int correlation) {
+    return R"({"ph": "X", "cat": "kernel", "name": "k]}", "pid": 0, "tid": 7, "ts": 10, "dur": 2, "args": {"correlation": )" +
+           std::to_string(correlation) + "}}";
+  };
+  for (const char* between : {"\n", "\r\n", "\n\n", " \n"}) {
+    std::string text;
+    for (int i = 1; i <= 20'000; ++i) {  // more than one piece
+      text += kernel(i) + between;
+    }
+    const std::string path = file(text);
+    EXPECT_TRUE(looks_like_kineto(path));
+    const KinetoTrace trace = read_kineto(path);
+    EXPECT_TRUE(trace.errors.empty()) << trace.errors.front().message;
+    EXPECT_EQ(trace.timeline.work.size(), 20'000U);
+    const KinetoTrace cut = read_kineto(file(text.substr(0, text.size() - 8)));
+    EXPECT_EQ(cut.timeline.work.size(), 19'999U);
+    EXPECT_FALSE(cut.errors.empty());
+  }
+  EXPECT_FALSE(looks_like_kineto(file("{\"loss\": 1}\n{\"loss\": 2}\n")));
+}
+
+TEST(MergedParts, WhichRankEachIs) {
+  using kineto::merged_pid;
+  using kineto::ranks_of_parts;
+  const auto pid = merged_pid(R"("[TP01-DP00] Spans 3")");
+  ASSERT_TRUE(pid);
+  EXPECT_EQ(pid->part, "TP01-DP00");
+  EXPECT_EQ(pid->pid, "Spans 3");
+  for (const char* other : {"4711", R"("Spans")", R"("[Unknown] 7")", R"("[TP] 7")", R"("[TP01]7")",
+                            R"("[TP01-] 7)", R"("[]")"}) {
+    EXPECT_FALSE(merged_pid(other)) << other;
+  }
+  EXPECT_EQ(ranks_of_parts({"TP00-PP01", "TP00-PP00", "TP01-PP00", "TP01-PP01"}),
+            (std::vector<int>{2, 0, 1, 3}));
+  // Attention split by data within one model: the tensor's part tells it.
+  EXPECT_EQ(ranks_of_parts({"TP01-DP01", "TP00-DP00"}), (std::vector<int>{1, 0}));
+  EXPECT_EQ(ranks_of_parts({"TP01-DP00", "TP00-DP01", "TP00-DP00", "TP01-DP01"}),
+            (std::vector<int>{1, 2, 0, 3}));
 }
 
 }  // namespace

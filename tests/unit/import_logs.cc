@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/importers/logs/job/watchdog_log.h"
 #include "analyzer/importers/logs/testimony.h"
-#include "analyzer/importers/logs/watchdog_log.h"
 
 namespace traintrace {
 namespace {

@@ -10,6 +10,7 @@
 #include "analyzer/importers/logs/testimony.h"
 #include "analyzer/judge/judge.h"
 #include "analyzer/text/dump_parser.h"
+#include "analyzer/text/wall_clock.h"
 
 namespace traintrace {
 namespace {
@@ -168,7 +169,7 @@ TEST(RasText, AloneItNamesProcessesWhereNoRankIsSaid) {
   input.processes = processes_of(all);
   const JudgedRun judged =
       judge(std::move(input), {}, {}, [](traintrace::Run&) { return std::vector<Finding>(); });
-  const Finding finding = supported_finding(judged.run, all);
+  const Finding finding = supported_finding(all);
   EXPECT_TRUE(finding.culprits.empty());
   EXPECT_EQ(finding.title.substr(0, 79),
             "process 483099 on 172.16.64.213 does not answer, and is considered dead, says N");
@@ -239,6 +240,48 @@ TEST(Support, IsEvidenceAndNothingElse) {
   EXPECT_EQ(finding.code, "collective.missing-rank");
   EXPECT_EQ(finding.evidence, (std::vector<std::string>{"NCCL RAS (ras.json) of rank 2: 40",
                                                         "NCCL RAS (ras.json) of ranks 0,1: 41"}));
+}
+
+// What ended a rank from outside is in the title, where the log says which process it was; a
+// finding about something else than an end stays as it is.
+TEST(Support, WhatEndedADeadRankIsTold) {
+  Result<DumpText> dump = parse_dump(kStory, "story");
+  ASSERT_TRUE(dump);
+  const Result<JudgedRun> judged = judge(std::move(dump->processes), {}, {});
+  ASSERT_TRUE(judged);
+  Witness killed = said(2, "killed");
+  killed.outer_cause = "killed because the host's memory ran out";
+  Witness unknown = killed;
+  unknown.rank.reset();
+  unknown.who = "Slurm task 2 on a";
+  Witness long_ago = killed;
+  long_ago.ended = 1;
+  const auto explained = [&](const Witness& witness, const std::string& code) {
+    Finding about;
+    about.code = code;
+    about.title = "rank 2 died";
+    about.advice = "find out";
+    about.culprits = {Rank{2}};
+    std::vector<Finding> findings = {about};
+    Testimony testimony{"/x/job.log", "the job's log", {witness}};
+    testimony.advice = {"more memory"};
+    add_support(judged->run, std::vector{testimony}, findings);
+    return findings[0];
+  };
+  const Finding told = explained(killed, "collective.dead-rank");
+  EXPECT_EQ(told.title,
+            "rank 2 died; rank 2 was killed because the host's memory ran out, says the job's log");
+  EXPECT_EQ(told.advice, "more memory");
+  EXPECT_EQ(explained(killed, "collective.missing-rank").title, "rank 2 died");
+  const Finding open = explained(unknown, "collective.dead-rank");
+  EXPECT_EQ(open.title, "rank 2 died");
+  EXPECT_EQ(open.advice, "find out");
+  EXPECT_EQ(open.evidence.back(),
+            "the job's log (job.log): Slurm task 2 on a was killed because the host's memory ran "
+            "out; which rank that is, is not known");
+  if (is_wall_clock(static_cast<int64_t>(judged->run.end))) {
+    EXPECT_EQ(explained(long_ago, "collective.dead-rank").title, "rank 2 died");
+  }
 }
 
 // The network of rank 1 fails; rank 3 is told of it later, and all wait.
@@ -327,7 +370,7 @@ TEST(Support, HearsayAloneBlamesNobody) {
   const std::vector<Testimony> all = {*status};
   const Result<JudgedRun> judged = judge(processes_of(all), {}, {});
   ASSERT_TRUE(judged) << judged.error().message;
-  const Finding finding = supported_finding(judged->run, all);
+  const Finding finding = supported_finding(all);
   EXPECT_EQ(finding.code, "run.in-progress");
   EXPECT_TRUE(finding.culprits.empty());
   EXPECT_NE(std::find(finding.evidence.begin(), finding.evidence.end(),

@@ -235,9 +235,9 @@ std::string wait_text(const Run& run, const Wait& wait) {
   }
   const Waiter& first = wait.waiters.front();
   const auto place = user_place(run.processes[first.process], first.rank, first.stack);
-  return fmt::format("{} wait{} in {} since {}, {}{}", ranks_text(direct_waiters(wait)),
-                     wait.waiters.size() == 1 ? "s" : "", operation_text(run, wait),
-                     run_time(run, since),
+  const Ranks direct = direct_waiters(wait);
+  return fmt::format("{} {} in {} since {}, {}{}", ranks_text(direct), waits_word(run, direct),
+                     operation_text(run, wait), run_time(run, since),
                      wait_length_text(run.processes[first.process], seconds(waited)),
                      place ? fmt::format(", called at {}", place_text(*place)) : "");
 }
@@ -372,12 +372,20 @@ std::string operation_text(const Run& run, const Wait& wait) {
                      label_of(run, communicator));
 }
 
-const char* waits_word(const Run& run, const Ranks& ranks) {
-  const bool over = !ranks.empty() && std::all_of(ranks.begin(), ranks.end(), [&](Rank rank) {
+static bool are_over(const Run& run, const Ranks& ranks) {
+  return !ranks.empty() && std::all_of(ranks.begin(), ranks.end(), [&](Rank rank) {
     const RankState* const state = state_of(run, rank);
     return state != nullptr && has_ended(*state);
   });
-  return over ? "waited" : ranks.size() == 1 ? "waits" : "wait";
+}
+
+const char* waits_word(const Run& run, const Ranks& ranks) {
+  return are_over(run, ranks) ? "waited" : ranks.size() == 1 ? "waits" : "wait";
+}
+
+const char* is_word(const Run& run, const Ranks& ranks) {
+  const bool one = ranks.size() == 1;
+  return are_over(run, ranks) ? (one ? "was" : "were") : one ? "is" : "are";
 }
 
 std::string waiting_text(const Run& run, const Wait& wait) {

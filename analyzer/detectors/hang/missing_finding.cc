@@ -8,6 +8,7 @@
 #include "analyzer/detectors/hang/blame.h"
 #include "analyzer/detectors/hang/claims.h"
 #include "analyzer/detectors/hang/hang_finding.h"
+#include "analyzer/detectors/hang/tense.h"
 #include "analyzer/judge/frontier.h"
 #include "analyzer/model/divergence/usual_order.h"
 #include "analyzer/model/process/activity.h"
@@ -148,12 +149,13 @@ std::string advice_for(const Run& run, const Hang& hang, const Finding& finding)
   }
   const bool one = hang.roots.size() == 1;
   const std::string place = place_instead(run, hang, finding);
-  return fmt::format("{}: a branch that only {} took, or work that the others do not have",
-                     place.empty() ? fmt::format("look at what {} do{} instead",
-                                                 ranks_text(hang.roots), one ? "es" : "")
-                                   : fmt::format("look at why {} {} at {} instead",
-                                                 ranks_text(hang.roots), one ? "is" : "are", place),
-                     one ? "it" : "they");
+  return fmt::format(
+      "{}: a branch that only {} took, or work that the others do not have",
+      place.empty()
+          ? fmt::format("look at what {} do{} instead", ranks_text(hang.roots), one ? "es" : "")
+          : fmt::format("look at why {} {} at {} instead", ranks_text(hang.roots),
+                        is_word(run, hang.roots), place),
+      one ? "it" : "they");
 }
 
 // "rank 2, which is stopped (SIGSTOP or a debugger),"

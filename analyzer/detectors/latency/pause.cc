@@ -80,7 +80,7 @@ std::vector<IdleSite> idle_sites(const Pause& pause) {
 std::string host_text(const Profile& profile, const DeviceProfile& device, const Pause& pause) {
   const std::optional<HostPlace> place = host_place_between(profile, device, idle_sites(pause));
   return place && !pause.sites.front().spent_in_site
-             ? fmt::format(", while the host was in {}", place->site)
+             ? fmt::format(", while the host was in {}", site_text(place->site))
              : "";
 }
 

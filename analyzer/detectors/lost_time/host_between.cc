@@ -105,10 +105,10 @@ void add_host_between(const Profile& profile, const DeviceProfile& device, std::
   finding.evidence.push_back(fmt::format(
       "rank {}: {} the host was busy for {} or more (median of {}); {}", device.rank.value, when,
       ms_text(upper_median(std::move(lengths))), count,
-      known
-          ? fmt::format("for {} % of that time, or more, it was in {}", known->percent, known->site)
-          : "which code that was is not recorded, TRAINTRACE_GPU_TIMELINE=cupti looks at "
-            "Python's"));
+      known ? fmt::format("for {} % of that time, or more, it was in {}", known->percent,
+                          site_text(known->site))
+            : "which code that was is not recorded, TRAINTRACE_GPU_TIMELINE=cupti looks at "
+              "Python's"));
   if (known) {
     IdleSite site = {};
     site.site = known->site;

@@ -90,7 +90,8 @@ std::vector<IdleSite> parts_of(const std::vector<IdleSite>& sites, const SiteFil
 
 std::string caller_text(const IdleSite& site) {
   if (!site.site.empty()) {
-    return (site.spent_in_site ? ", while the host was in " : ", called by ") + site.site;
+    return (site.spent_in_site ? ", while the host was in " : ", called by ") +
+           site_text(site.site);
   }
   return !site.op.empty() ? " within " + site.op : !site.kernel.empty() ? " of " + site.kernel : "";
 }
@@ -294,6 +295,13 @@ void add_unknown(const Arrivals& arrivals, Finding& finding) {
                     arrivals.contradicted, arrivals.list.size(),
                     static_cast<double>(arrivals.greatest_end_skew_ns) / 1e6));
   }
+}
+
+std::string site_text(const std::string& site) {
+  IdleSite named;
+  named.site = site;
+  const CodePlace place = place_of({0}, named);
+  return place.file.empty() ? site : place_text(place);
 }
 
 CodePlace place_of(Rank rank, const IdleSite& site) {

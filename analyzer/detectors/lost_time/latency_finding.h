@@ -82,6 +82,8 @@ std::string ms_text(int64_t ns);  // "12.3 ms", "4.5 us"
 // ", called by train.py(31): log_loss" or ", while the host was in ..", else " within aten::item",
 // else " of gemm_kernel"; empty: nothing is known.
 std::string caller_text(const IdleSite& site);
+// "train.py:118 in train_step" of a frame as profilers write it; as it is where that is none.
+std::string site_text(const std::string& site);
 
 // The places that lose most of it, the first of each device as `where`, others as evidence; and all
 // of them as what the finding names.

@@ -37,7 +37,7 @@ constexpr Name kNames[] = {
     {ShortageKind::kNeighbour, "memory.neighbour-oom",
      "without what other processes hold on the device it would have fit"},
     {ShortageKind::kLibrary, "memory.library-oom",
-     "without what NCCL, cuBLAS and cuDNN hold it would have fit"},
+     "without what libraries such as NCCL hold it would have fit"},
     {ShortageKind::kLimit, "memory.capacity-oom",
      "the device had room, but the job's own limit was reached"},
     {ShortageKind::kCache, "memory.capacity-oom",
@@ -55,6 +55,24 @@ const Name& name_for(ShortageKind kind) {
 // "fits", or how much is missing.
 std::string short_text(uint64_t wanted, uint64_t room) {
   return wanted <= room ? "it would fit" : fmt::format("still {} bytes short", wanted - room);
+}
+
+// "NCCL", "NCCL (48 bytes) and cuBLAS (16 bytes)", those with most first.
+std::string libraries_text(const Shortage& shortage) {
+  std::vector<std::pair<uint64_t, std::string>> all;
+  for (const auto& [name, bytes] : shortage.by_library) {
+    all.emplace_back(bytes, name);
+  }
+  if (all.empty()) {
+    return "libraries such as NCCL";
+  }
+  std::sort(all.rbegin(), all.rend());
+  std::string text;
+  for (size_t i = 0; i < all.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 < all.size() ? ", " : " and ") + all[i].second;
+    text += all.size() == 1 ? "" : fmt::format(" ({} bytes)", all[i].first);
+  }
+  return text;
 }
 
 // In PyTorch's allocator, which serves a request from one piece of the pool for such sizes.
@@ -164,7 +182,8 @@ std::vector<std::string> ladder(const Shortage& shortage) {
     lines.emplace_back("what this process held there: not known, it has memory on several devices");
     return lines;
   }
-  rung("and without NCCL, cuBLAS and cuDNN", shortage.libraries);
+  const std::string libraries = "and without " + libraries_text(shortage);
+  rung(libraries.c_str(), shortage.libraries);
   lines.push_back(fmt::format("the job itself held {} bytes", shortage.job));
   return lines;
 }
@@ -305,7 +324,8 @@ std::string reason_text(const Shortage& shortage, const Name& name, const Neighb
                        "have fit",
                        neighbours.who, neighbours.bytes, shortage.total.value_or(0));
     case ShortageKind::kLibrary:
-      return fmt::format("NCCL, cuBLAS and cuDNN hold {} bytes; without that it would have fit",
+      return fmt::format("{} hold{} {} bytes; without that it would have fit",
+                         libraries_text(shortage), shortage.by_library.size() == 1 ? "s" : "",
                          shortage.libraries);
     case ShortageKind::kCapacity:
       return shortage.free && *shortage.free < shortage.segment

@@ -34,6 +34,19 @@ bool EventArray::refill() {
   return true;
 }
 
+// As if they stood in an array, of which a blank is the beginning.
+void EventArray::take_lines() {
+  if (in_lines_ || place_ != Place::kBefore || scanned_ != 0 || !are_event_lines(text_)) {
+    return;
+  }
+  text_.insert(0, 1, ' ');
+  ++size_;
+  in_lines_ = true;
+  place_ = Place::kEvents;
+  rest_ = "[]";
+  closed_ = true;
+}
+
 void EventArray::begin_nested(char c, size_t at) {
   const bool of_events = c == '[' && place_ == Place::kBefore &&
                          (depth_ == 0 || (depth_ == 1 && last_string_ == "traceEvents"));
@@ -54,6 +67,7 @@ void EventArray::end_nested(char c, size_t at) {
     fail(text_offset_ + at, std::string("expected JSON, found a '") + c + "' that closes nothing");
   } else if (place_ == Place::kEvents && depth_ == events_depth_) {
     end_ = at + 1;
+    after_event_ = in_lines_;
   } else if (place_ == Place::kEvents && depth_ < events_depth_) {
     place_ = Place::kBehind;
     kept_ = at;
@@ -86,6 +100,9 @@ void EventArray::scan() {
     if (!in_string_) {
       if (c == '"' || (c | 0x20) == '{' || (c | 0x20) == '}') {
         take(c, scanned_);
+      } else if (after_event_ && c == '\n') {
+        text_[scanned_] = ',';
+        after_event_ = false;
       } else if (c == '\0') {  // a hole in the file, perhaps of a terabyte
         fail(text_offset_ + scanned_, "expected JSON, found a NUL byte");
       }
@@ -152,6 +169,7 @@ void EventArray::close_rest() {
 
 std::optional<std::string_view> EventArray::next() {
   for (drop(); refill(); drop()) {
+    take_lines();
     scan();
     if (place_ != Place::kEvents) {
       keep_rest(scanned_);
@@ -173,6 +191,20 @@ std::optional<std::string_view> EventArray::next() {
   }
   close_rest();
   return std::nullopt;
+}
+
+bool are_event_lines(std::string_view head) {
+  const size_t begin = head.find_first_not_of(" \t\r\n");
+  const size_t end = begin == head.npos ? begin : head.find('\n', begin);
+  if (end == head.npos || head[begin] != '{') {
+    return false;
+  }
+  const std::string_view line = head.substr(begin, end - begin);
+  const size_t last = line.find_last_not_of(" \t\r");
+  const size_t next = head.find_first_not_of(" \t\r\n", end);
+  const auto has = [&](std::string_view key) { return line.find(key) != line.npos; };
+  return line[last] == '}' && has("\"ph\"") && !has("\"traceEvents\"") &&
+         (next == head.npos || head[next] == '{');
 }
 
 std::vector<EventBounds> events_in(std::string_view piece) {

@@ -1,4 +1,5 @@
-// The events of a trace in Chrome's format, {"traceEvents": [{..}, ..], ..} or [{..}, ..], in
+// The events of a trace in Chrome's format, {"traceEvents": [{..}, ..], ..}, [{..}, ..], or one on
+// each line, in
 // pieces: the file may be larger than memory, and than what a JSON library takes as one document.
 // Finds where events begin and end; whether they are JSON is for the parser to say.
 #pragma once
@@ -34,6 +35,7 @@ class EventArray {
  private:
   enum class Place : uint8_t { kBefore, kEvents, kBehind };
 
+  void take_lines();
   void drop();
   bool refill();
   void scan();
@@ -59,7 +61,9 @@ class EventArray {
   uint64_t piece_offset_ = 0;
   Place place_ = Place::kBefore;
   int depth_ = 0;
-  int events_depth_ = 0;  // inside the array of events
+  int events_depth_ = 0;   // inside the array of events
+  bool in_lines_ = false;  // each event on one, without an array
+  bool after_event_ = false;
   bool in_string_ = false;
   bool closed_ = false;  // rest_ is whole
   bool escaped_ = false;
@@ -68,6 +72,9 @@ class EventArray {
   std::optional<ReadError> error_;
   std::optional<ReadError> read_error_;  // behind what is still to be looked at
 };
+
+// Whether a file begins with an event on a line of its own.
+bool are_event_lines(std::string_view head);
 
 // Where the events of a piece stand in it, also where these are no JSON.
 struct EventBounds {

@@ -26,4 +26,7 @@ struct KinetoTrace {
 // everything.
 KinetoTrace read_kineto(const std::string& path);
 
+// The same of a file that may have the traces of several ranks: at least one.
+std::vector<KinetoTrace> read_kineto_ranks(const std::string& path);
+
 }  // namespace traintrace

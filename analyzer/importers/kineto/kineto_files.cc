@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "analyzer/importers/json_value.h"
+#include "analyzer/importers/kineto/event_array.h"
 #include "analyzer/importers/kineto/kineto.h"
 #include "analyzer/importers/text_file.h"
 #include "analyzer/reader/files/input_file.h"
@@ -42,7 +43,7 @@ bool looks_like_kineto(const std::string& path) {
     return second != text.npos && text[second] == '{' && has("\"ph\"") && has("\"ts\"");
   }
   return first != text.npos && text[first] == '{' &&
-         (has("\"traceEvents\"") || has("\"schemaVersion\""));
+         (has("\"traceEvents\"") || has("\"schemaVersion\"") || are_event_lines(text));
 }
 
 std::vector<std::string> find_kineto(std::span<const std::string> arguments) {

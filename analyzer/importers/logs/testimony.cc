@@ -7,13 +7,13 @@
 
 #include "analyzer/importers/flight/flight_names.h"
 #include "analyzer/importers/flight/flight_recorder.h"
-#include "analyzer/importers/logs/elastic_log.h"
-#include "analyzer/importers/logs/watchdog_log.h"
+#include "analyzer/importers/logs/job/elastic_log.h"
+#include "analyzer/importers/logs/job/launcher_log.h"
+#include "analyzer/importers/logs/job/watchdog_log.h"
 #include "analyzer/importers/other_files.h"
 #include "analyzer/importers/pickle.h"
 #include "analyzer/importers/whole_file.h"
 #include "analyzer/model/process/launch_facts.h"
-#include "analyzer/reader/files/input_file.h"
 #include "analyzer/reader/files/opened_inputs.h"
 #include "analyzer/reader/files/read_stage.h"
 
@@ -80,11 +80,23 @@ void add_logs(std::string_view bytes, const std::string& path, std::vector<Testi
       testimonies.push_back(std::move(*status));
     }
   }
+  LauncherLog launchers = read_launcher_log(bytes, path);
+  const auto add_launchers = [&] {
+    if (!launchers.testimony.witnesses.empty()) {
+      testimonies.push_back(std::move(launchers.testimony));
+    }
+  };
+  if (launchers.tells_outer_cause) {
+    add_launchers();
+  }
   if (Testimony watchdogs = read_watchdog_log(bytes, path); !watchdogs.witnesses.empty()) {
     testimonies.push_back(std::move(watchdogs));
   }
   if (Testimony ends = read_elastic_log(bytes, path); !ends.witnesses.empty()) {
     testimonies.push_back(std::move(ends));
+  }
+  if (!launchers.tells_outer_cause) {
+    add_launchers();
   }
   Result<Testimony> log = read_nccl_log(bytes, path);
   if (log) {
@@ -118,20 +130,22 @@ void add_testimony(const std::string& path, std::vector<Testimony>& testimonies,
 
 bool may_testify(const std::string& path) {
   constexpr size_t kLook = 64 << 10;
-  if (looks_like_pickle(head_of(path, 16))) {
+  if (looks_like_pickle(content_head(path, 16))) {
     return false;
   }
-  const std::string head = head_of(path, kLook);
+  const std::string head = content_head(path, kLook);
   if (looks_like_ras(head) || looks_like_nccl_log(head)) {
     return true;
   }
-  if (!looks_like_text(head)) {
+  // Nor is what may be gigabytes unpacked for its end.
+  if (!looks_like_text(head) || head.find("\"traceEvents\"") != head.npos) {
     return false;
   }
   // A watchdog and torchrun speak last; the stacks of all ranks may come after them.
   constexpr size_t kEnd = 4 << 20;
-  const std::string end = head.size() < kLook ? head : tail_of(path, kEnd);
-  return looks_like_ras(end) || looks_like_watchdog_log(end) || looks_like_elastic_log(end);
+  const std::string end = head.size() < kLook ? head : content_tail(path, kEnd);
+  return looks_like_ras(end) || looks_like_watchdog_log(end) || looks_like_elastic_log(end) ||
+         looks_like_launcher_log(end);
 }
 
 std::vector<Testimony> read_testimonies(std::span<const std::string> paths,

@@ -28,11 +28,16 @@ struct Witness {
   std::string host;           // as the tool writes it: a name or an address
   int pid = 0;                // 0: not said
   std::optional<int> rank;    // in the job, where that is said
+  std::optional<int> task;    // of Slurm: a rank only where Slurm started the ranks
   uint64_t communicator = 0;  // NCCL's hash of it; 0: not said
   uint64_t handle = 0;        // ncclComm_t; 0: not said
   int local_rank = -1;
   int size = -1;
+  std::string who;   // "Slurm tasks 0-3 on node017", where no rank is known; may be empty
   std::string says;  // "41 AllReduce launched"
+  // "killed because the host's memory ran out": what ended it came from outside; else empty.
+  std::string outer_cause;
+  std::optional<int64_t> ended;  // ns since the epoch, by the teller's clock
   std::optional<ProxyFailure> proxy_failure;
 };
 
@@ -41,6 +46,11 @@ struct Testimony {
   std::string source;  // "NCCL RAS"
   std::vector<Witness> witnesses;
   std::vector<std::string> conclusions = {};  // what they say together, as far as it is certain
+  std::vector<std::string> advice = {};
+  enum class Of : uint8_t { kMoments, kFailures, kStops };
+  // What these processes did at some moment; how they failed; how they were ended from outside as a
+  // whole, which may have been meant.
+  Of is_of = Of::kMoments;
 };
 
 // Of damaged files: nobody would read more.

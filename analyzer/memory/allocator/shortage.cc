@@ -9,6 +9,7 @@
 #include "analyzer/memory/allocator/caching_rules.h"
 #include "analyzer/memory/allocator/free_space.h"
 #include "analyzer/memory/allocator/retry.h"
+#include "analyzer/memory/library_names.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/thresholds.h"
@@ -88,6 +89,10 @@ Held held_by_pytorch(const ProcessTrace& trace, Shortage& shortage) {
     } else {
       uint64_t& of_owner = is_library(owner) ? shortage.libraries : shortage.job;
       of_owner = sum_of(of_owner, block.bytes);
+      if (is_library(owner)) {
+        uint64_t& of_library = shortage.by_library[library_name(trace, owner, block.stack)];
+        of_library = sum_of(of_library, block.bytes);
+      }
     }
   }
   return held;

@@ -1,7 +1,9 @@
 // Why an allocation failed for want of memory: what would have had to be otherwise for it to fit.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <string>
 
 #include "analyzer/memory/blocks.h"
 
@@ -11,7 +13,7 @@ enum class ShortageKind : uint8_t {
   kFragmentation,  // joined, the holes of the request's pool would have been enough
   kPendingFree,    // a piece that is large enough was free, and could not be had
   kNeighbour,      // somebody else on the device has the memory
-  kLibrary,        // NCCL, cuBLAS, cuDNN of this process have it
+  kLibrary,        // NCCL, cuBLAS or the like in this process have it
   kLimit,          // the device was not even asked: the job had set itself a limit
   kCache,          // PyTorch's allocator holds it unused, and somebody else asked
   kCapacity,       // even with all that the job's own code needs more than there is
@@ -24,8 +26,9 @@ struct Shortage {
   ShortageKind kind = ShortageKind::kUnknown;
   uint64_t job = 0;  // live, allocated by the job's own code or by PyTorch for it
   uint64_t libraries = 0;
-  uint64_t segment = 0;         // what was asked of the device for the request
-  bool refused = false;         // that the device refused it is recorded
+  std::map<std::string, uint64_t> by_library;  // of these: "NCCL", "cuBLAS"
+  uint64_t segment = 0;                        // what was asked of the device for the request
+  bool refused = false;                        // that the device refused it is recorded
   bool in_driver_pool = false;  // some of it: the driver keeps there what was freed, unseen
   bool knows_device = true;  // which device ran out, and so what of `job` and `libraries` is on it
   std::optional<uint64_t> idle;          // held by PyTorch's allocator and not in use

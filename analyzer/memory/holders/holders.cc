@@ -14,6 +14,7 @@
 #include "analyzer/memory/growth/optimizer_state.h"
 #include "analyzer/memory/holders/block_births.h"
 #include "analyzer/memory/holders/callers.h"
+#include "analyzer/memory/library_names.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/code_place.h"
 #include "analyzer/reader/sections/stored_reports.h"
@@ -154,7 +155,9 @@ std::vector<MemoryHolder> holders_at(const ProcessTrace& trace, const MemoryHist
                                      const OutOfMemoryText& failure) {
   Roles roles(trace, history, failure);
   const std::vector<BlockBirth> births = births_of(trace, failure);
-  std::map<std::tuple<std::string, std::string, PlaceIs, MemoryRole, Owner>, MemoryHolder> holders;
+  std::map<std::tuple<std::string, std::string, PlaceIs, MemoryRole, Owner, std::string>,
+           MemoryHolder>
+      holders;
   const DeviceOfFailure device(trace, failure);
   std::vector<uint32_t> stacks;
   for (const HeldBlockText& block : failure.held) {
@@ -183,15 +186,17 @@ std::vector<MemoryHolder> holders_at(const ProcessTrace& trace, const MemoryHist
     holder.role = is_library(owner) ? MemoryRole::kUnknown
                                     : roles.of(block.stack, births[i].time, block.bytes);
     holder.owner = owner;
+    holder.library = is_library(owner) ? library_name(trace, owner, block.stack) : "";
     if (holder.role == MemoryRole::kWorkspace) {  // the line that multiplied first does not hold it
       holder.place.clear();
       holder.caller.clear();
       holder.place_is = PlaceIs::kOwn;
     }
-    MemoryHolder& sum =
-        holders
-            .try_emplace({holder.place, holder.caller, holder.place_is, holder.role, owner}, holder)
-            .first->second;
+    MemoryHolder& sum = holders
+                            .try_emplace({holder.place, holder.caller, holder.place_is, holder.role,
+                                          owner, holder.library},
+                                         holder)
+                            .first->second;
     sum.bytes = sum_of(sum.bytes, block.bytes);
     ++sum.blocks;
     if (holder.role == MemoryRole::kKept) {

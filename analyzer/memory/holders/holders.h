@@ -34,6 +34,7 @@ struct MemoryHolder {
   PlaceIs place_is = PlaceIs::kOwn;
   MemoryRole role = MemoryRole::kUnknown;
   Owner owner = Owner::kUnknown;
+  std::string library;  // "NCCL", "cuBLAS"; empty: it is of none
   uint64_t bytes = 0, blocks = 0;
   std::set<int64_t> steps;  // in which those that are kept were born
 };

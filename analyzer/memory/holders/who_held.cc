@@ -17,12 +17,11 @@ constexpr size_t kMostHolders = 6;
 constexpr uint64_t kLittle = 200;  // one in so many of the device: such lines are told as one
 constexpr size_t kMostOtherRanks = 4;
 
-const char* name_of_owner(const MemoryHolder& holder) {
+std::string name_of_owner(const MemoryHolder& holder) {
   switch (holder.owner) {
     case Owner::kNccl:
-      return "NCCL";
     case Owner::kCudaLibrary:
-      return "cuBLAS and other CUDA libraries";
+      return holder.library;
     case Owner::kTorch:
       return holder.role == MemoryRole::kWorkspace
                  ? "PyTorch"

@@ -4,9 +4,10 @@
 #include <string>
 #include <string_view>
 
-#include "analyzer/importers/logs/elastic_log.h"
+#include "analyzer/importers/logs/job/elastic_log.h"
+#include "analyzer/importers/logs/job/launcher_log.h"
+#include "analyzer/importers/logs/job/watchdog_log.h"
 #include "analyzer/importers/logs/testimony.h"
-#include "analyzer/importers/logs/watchdog_log.h"
 
 namespace {
 
@@ -33,6 +34,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     check(read_watchdog_log(bytes, file));
     looks_like_elastic_log(bytes);
     check(read_elastic_log(bytes, file));
+    looks_like_launcher_log(bytes);
+    check(read_launcher_log(bytes, file).testimony);
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-#include "analyzer/importers/logs/watchdog_log.h"
+#include "analyzer/importers/logs/job/watchdog_log.h"
 
 #include <fmt/format.h>
 

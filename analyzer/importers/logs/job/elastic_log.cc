@@ -1,16 +1,16 @@
-#include "analyzer/importers/logs/elastic_log.h"
+#include "analyzer/importers/logs/job/elastic_log.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
-#include <csignal>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <system_error>
 #include <vector>
 
+#include "analyzer/importers/logs/job/endings.h"
 #include "analyzer/importers/logs/log_lines.h"
 #include "analyzer/model/ids.h"
 #include "analyzer/model/process/code_place.h"
@@ -20,25 +20,6 @@ namespace {
 
 constexpr size_t kMostTold = 160;
 constexpr int kMostRankTold = 1 << 24;
-
-struct EndingSignal {
-  int number;
-  std::string_view name;
-  std::string_view hint;
-};
-constexpr EndingSignal kEndingSignals[] = {
-    {SIGABRT, "SIGABRT",
-     "SIGABRT: the process ended itself, as PyTorch's watchdog does to a rank that waited too "
-     "long; "
-     "then look at the ranks that it waited for"},
-    {SIGBUS, "SIGBUS", "SIGBUS: often a full /dev/shm, or a file that was cut while it was mapped"},
-    {SIGKILL, "SIGKILL",
-     "SIGKILL comes from outside the process: often the kernel, where the host or the container is "
-     "out of memory (its kernel log says so), or the scheduler"},
-    {SIGSEGV, "SIGSEGV", "SIGSEGV: a crash in native code; a core dump has its stack"},
-    {SIGTERM, "SIGTERM",
-     "SIGTERM comes from outside the process: the scheduler, or torchrun of another host"},
-};
 
 std::string_view trimmed_line(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t");
@@ -132,17 +113,6 @@ struct ElasticFailure {
   TracebackReader traceback;
 };
 
-std::string ending_text(const ElasticFailure& failure) {
-  const auto* const signal =
-      std::find_if(std::begin(kEndingSignals), std::end(kEndingSignals),
-                   [&](const EndingSignal& each) { return each.number == -failure.status; });
-  if (signal != std::end(kEndingSignals)) {
-    return fmt::format("ended by {}", signal->name);
-  }
-  return failure.status < 0 ? fmt::format("ended by signal {}", -failure.status)
-                            : fmt::format("exit code {}", failure.status);
-}
-
 class ElasticReader {
  public:
   void read(std::string_view line) {
@@ -167,7 +137,7 @@ class ElasticReader {
     for (const ElasticFailure& failure : failures_) {
       std::string& text = says[failure.rank];
       text += fmt::format("{}{} at {}, pid {} on {}", text.empty() ? "" : "; ",
-                          ending_text(failure), failure.time, failure.pid, failure.host);
+                          ending_text(failure.status), failure.time, failure.pid, failure.host);
       if (const std::string& raised = raised_by(failure); !raised.empty()) {
         text += ", " + raised;
       }
@@ -206,13 +176,11 @@ class ElasticReader {
       }
       const std::string& raised = raised_by(failure);
       all.push_back(fmt::format("rank {} on {} was the first that torchrun saw fail: {}{}",
-                                failure.rank, failure.host, ending_text(failure),
+                                failure.rank, failure.host, ending_text(failure.status),
                                 raised.empty() ? "" : ", " + raised));
-      for (const EndingSignal& signal : kEndingSignals) {
-        if (signal.number == -failure.status &&
-            std::find(hints.begin(), hints.end(), signal.hint) == hints.end()) {
-          hints.emplace_back(signal.hint);
-        }
+      const std::string_view hint = ending_hint(failure.status);
+      if (!hint.empty() && std::find(hints.begin(), hints.end(), hint) == hints.end()) {
+        hints.emplace_back(hint);
       }
     }
     std::move(hints.begin(), hints.end(), std::back_inserter(all));
@@ -332,7 +300,8 @@ Testimony read_elastic_log(std::string_view bytes, const std::string& file) {
     return true;
   });
   reader.finish();
-  return {file, "the job's log", reader.witnesses(), reader.conclusions()};
+  return {file, "the job's log",         reader.witnesses(), reader.conclusions(),
+          {},   Testimony::Of::kFailures};
 }
 
 }  // namespace traintrace
