@@ -168,7 +168,7 @@ bool is_rather_left_out(const ProcessTrace& events, const Sequence& own, const R
 }
 
 // Of that communicator, after the `first`th call in `own` and before the one that follows it.
-size_t collectives_behind(const CommunicatorText& text, const Sequence& own, uint64_t first) {
+size_t collectives_between(const CommunicatorText& text, const Sequence& own, uint64_t first) {
   return static_cast<size_t>(
       std::count_if(text.recent.begin(), text.recent.end(), [&](const OperationText& operation) {
         return operation.collective && operation.enter >= own.at(first)->operation.enter &&
@@ -189,8 +189,8 @@ bool lacks_calls_elsewhere(const Run& run, const Communicator& communicator, con
                          return false;
                        }
                        const CommunicatorText& text = text_of(run, *member);
-                       return collectives_behind(text, own, repeated.second - 1) <
-                                  collectives_behind(text, own, repeated.earlier_next - 1) &&
+                       return collectives_between(text, own, repeated.second - 1) <
+                                  collectives_between(text, own, repeated.earlier_next - 1) &&
                               text_of(run, *theirs).collectives <= text.collectives;
                      });
 }
