@@ -45,8 +45,7 @@ constexpr NamedDetector<Detector> kDetectors[] = {
     TT_DETECTOR(find_missing_rendezvous), TT_DETECTOR(find_missing_from_host_groups),
     TT_DETECTOR(find_launch_races),       TT_DETECTOR(find_traces_elsewhere),
     TT_DETECTOR(find_forbidden),          TT_DETECTOR(find_settings_not_in_force),
-    TT_DETECTOR(find_shared_gpus),
-    TT_DETECTOR(find_static_runtimes),
+    TT_DETECTOR(find_shared_gpus),        TT_DETECTOR(find_static_runtimes),
 };
 
 }  // namespace

@@ -13,6 +13,7 @@ import tempfile
 
 build = sys.argv[1]
 MOST_PER_BLOCK = 200
+LOOKS = 3  # which of its threads allocates what differs: the least counts
 
 
 def record(case, folder):
@@ -29,6 +30,10 @@ def analyze(traces):
         usage = os.wait4(analyzer.pid, 0)[2]
         output.seek(0)
         return json.load(output), usage.ru_maxrss * 1024, usage.ru_utime
+
+
+def least_peak(traces):
+    return min(analyze(traces)[1] for _ in range(LOOKS))
 
 
 def count_reports(traces):
@@ -60,15 +65,16 @@ def main():
     problems = []
     with tempfile.TemporaryDirectory(prefix="memory.") as folder:
         record("tensors-reported", folder)
-        few = analyze(f"{folder}/tensors-reported")[1]
+        few = least_peak(f"{folder}/tensors-reported")
         record("tensors-threads", folder)
         problems += problems_of_order(f"{folder}/tensors-threads", 100_000)
         printed = record("tensors-two-million", folder)
         problems += problems_of_order(f"{folder}/tensors-two-million", 1_500_000)
-        report, peak, _ = analyze(f"{folder}/tensors-two-million")
+        report = analyze(f"{folder}/tensors-two-million")[0]
+        peak = least_peak(f"{folder}/tensors-two-million")
         seen = count_reports(f"{folder}/tensors-two-million")
         large = record("tensors-two-million-large", folder)
-        large_peak = analyze(f"{folder}/tensors-two-million-large")[1]
+        large_peak = least_peak(f"{folder}/tensors-two-million-large")
         record("tensors-faster-than-own-thread", folder)
         starved_report = analyze(f"{folder}/tensors-faster-than-own-thread")[0]
         say_times(folder)
