@@ -151,7 +151,7 @@ def problem(case, findings, codes, key, printed):
     if healthy and "ended normally, but the GPU" not in healthy["title"] and "ended normally, but host-bound: the GPU" not in healthy["title"]:
         return f"not said: {healthy}"
     sync = found.get("latency.sync-in-loop")
-    said = "loader.py(" if case == "loader-and-log" else "which code that was is not recorded"
+    said = "loader.py:" if case == "loader-and-log" else "which code that was is not recorded"
     if sync and not any(said in line for line in sync["evidence"]):
         return f"not said that the host did something else: {sync}"
     values = [finding["values"][key] for finding in found.values() if key and key in finding["values"]]
