@@ -130,20 +130,20 @@ void name_trace(Text& into, const char* host, int32_t pid, uint64_t start_time, 
 
 // What launchers set alike for all ranks.  A name that is missing counts as empty: one launcher
 // sets some of them, none sets all.
-uint64_t run_key_of(const Identity& identity, bool& any) noexcept {
+uint64_t run_key_of(const Identity& identity, bool& of_launcher) noexcept {
   constexpr const char* kNames[] = {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID",
                                     "PMIX_NAMESPACE",      "MASTER_ADDR",  "MASTER_PORT"};
   uint64_t key = 0;
-  any = false;
+  of_launcher = false;
   for (const char* const name : kNames) {
     const char* const value = getenv(name);
     for (const char* at = value ? value : ""; *at; ++at) {
       key = (key ^ static_cast<unsigned char>(*at)) * 0x100000001b3;  // FNV-1a
-      any = true;
+      of_launcher = true;
     }
     key = (key ^ 0xff) * 0x100000001b3;
   }
-  if (!any) {
+  if (!of_launcher) {
     key ^= (identity.start_time << 24 | static_cast<uint64_t>(identity.pid)) * 0x9e3779b97f4a7c15;
   }
   return key | 1;
