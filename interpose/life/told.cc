@@ -29,6 +29,7 @@ constinit uint32_t g_told_refused[kSettingCount] = {};
 constinit uint32_t g_told_place = 0;
 constinit uint32_t g_told_root = 0;
 constinit uint32_t g_told_shared = 0;
+constinit uint32_t g_told_runtime = 0;
 constinit uint32_t g_telling = 0;
 
 // The root directory at the start.
@@ -176,6 +177,13 @@ void tell_shared_gpu(int ordinal) noexcept {
          << " is shared through MPS: what other processes do there is not recorded, and takes time "
             "and memory from this one";
     say(line.c_str());
+  }
+}
+
+void tell_static_runtime() noexcept {
+  if (is_first_rank() && is_first_time(g_told_runtime)) {
+    say("the CUDA runtime is linked into the program: its calls are recorded as the driver's "
+        "(cuMemAlloc for cudaMalloc)");
   }
 }
 

@@ -26,6 +26,8 @@ void tell_refused(format::Setting setting, const char* what, const char* why) no
 void tell_not_collected(const format::FileHeader& memory) noexcept;
 // That other processes may use this GPU at the same time (MPS).  Once.
 void tell_shared_gpu(int ordinal) noexcept;
+// That the CUDA runtime is a part of the program, so that none of its own calls is seen.  Once.
+void tell_static_runtime() noexcept;
 // Whether the root directory is another than at the start.
 bool root_was_changed() noexcept;
 // That the folder lies below the root directory that the process has now.  Once.

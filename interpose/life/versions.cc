@@ -5,6 +5,7 @@
 #include "interpose/base/files.h"
 #include "interpose/calls/resolve.h"
 #include "interpose/life/facts.h"
+#include "interpose/life/told.h"
 #include "interpose/stacks/objects.h"
 #include "interpose/tables/tables.h"
 
@@ -66,6 +67,7 @@ void define_versions(ThreadState& thread) noexcept {
   publish(g_new_version, false);
   if (load(g_runtime_in_program) && exchange_if(g_runtime_written, 0U, 1U)) {
     write_fact(thread, "cuda-runtime", "program");
+    tell_static_runtime();
   }
   for (Version& version : g_versions) {
     const GetVersion get = load(version.written) == 0 ? load(version.get) : nullptr;
