@@ -104,10 +104,17 @@ def overlap(one, other):
 
 
 def stuck_computes():
-    """Not stuck: an evaluation that the others do not have."""
+    """Not stuck: an evaluation that the others do not have.  Two looks at one of so many places are few."""
     text = "abcdefgh" * 40
     while True:
+        overlap(grams(text, 2), grams(text[::-1], 2))
         overlap(grams(text, 3), grams(text[::-1], 3))
+        overlap(grams(text, 4), grams(text[::-1], 4))
+        overlap(grams(text, 5), grams(text[::-1], 5))
+        overlap(grams(text, 6), grams(text[::-1], 6))
+        overlap(grams(text, 7), grams(text[::-1], 7))
+        overlap(grams(text, 8), grams(text[::-1], 8))
+        overlap(grams(text, 9), grams(text[::-1], 9))
 
 
 def stuck_writes():
