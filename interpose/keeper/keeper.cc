@@ -109,7 +109,8 @@ void note_end(format::FileHeader& memory, int process) {
     return;
   }
   int status = -1;
-  const bool told = wait_status_of(process, status);
+  const bool told =
+      zombie_status_of(memory.pid, memory.start_time, status) || wait_status_of(process, status);
   memory.gone_boottime_ns = boottime_ns();
   memory.gone_realtime_ns = nanoseconds(CLOCK_REALTIME);
   memory.gone_status = told ? status : -1;

@@ -119,6 +119,17 @@ bool is_running(int32_t pid, uint64_t start_time) noexcept {
   return number_in(stat, 22) == start_time && (!first_thread_ended || number_in(stat, 20) > 1);
 }
 
+bool zombie_status_of(int32_t pid, uint64_t start_time, int& status) noexcept {
+  char stat[kStatBytes];
+  read_stat(pid, stat);
+  const auto code = static_cast<int>(number_in(stat, 52));
+  if (*field_of(stat, 3) != 'Z' || number_in(stat, 22) != start_time || code == 0) {
+    return false;
+  }
+  status = code;
+  return true;
+}
+
 void name_trace(Text& into, const char* host, int32_t pid, uint64_t start_time, int attempt,
                 const char* ending) noexcept {
   into << host << "." << int64_t{pid} << "." << static_cast<int64_t>(start_time);

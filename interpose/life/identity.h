@@ -28,6 +28,10 @@ uint64_t start_time_of(int32_t pid) noexcept;
 // first thread alone has ended does, and where /proc tells nothing, whatever has that number.
 bool is_running(int32_t pid, uint64_t start_time) noexcept;
 
+// How a process ended that nobody has waited for yet, as wait(2) gives it.  False: it is no zombie,
+// or its status is 0, which is also what the kernel says to whom it does not tell.
+bool zombie_status_of(int32_t pid, uint64_t start_time, int& status) noexcept;
+
 // HOST.PID.STARTTIME, and a number from the second attempt on: after an exec the process has the
 // same name again.
 void name_trace(Text& into, const char* host, int32_t pid, uint64_t start_time, int attempt,
