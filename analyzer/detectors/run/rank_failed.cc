@@ -108,9 +108,18 @@ bool is_first(const Run& run, const JobEnd& end, const std::vector<RankEnd>& own
     return elapsed(first.time, other.time) >
            (gave_up && !may_have_given_up(run, *first.state) ? elapsed(margin, 0) : margin);
   };
+  // A crash has no reason in whoever was there after it, however that one ended.
+  const bool crashed = first.by() == EndedBy::kItself && !may_have_given_up(run, *first.state);
+  const auto outlived = [&](const RankEnd& other) {
+    const TimeNs off =
+        uncertainty_between(run, trace_of(run, *first.state), trace_of(run, *other.state));
+    return crashed && off != kNoCommonClock &&
+           elapsed(first.time, other.state->life.last_seen) > off;
+  };
   const std::vector<RankEnd> unknown = end.unknown();
   return std::all_of(own.begin() + 1, own.end(), is_later) &&
-         std::all_of(unknown.begin(), unknown.end(), is_later);
+         std::all_of(unknown.begin(), unknown.end(),
+                     [&](const RankEnd& other) { return is_later(other) || outlived(other); });
 }
 
 // It aborted while something of NCCL was left to do, as a watchdog does that was told of an error
