@@ -175,6 +175,28 @@ TEST(Grouping, AChildOfARankThatNobodyLaunchedIsNoRun) {
   EXPECT_EQ(group_runs(spawned(3, "program")).size(), 2) << "somebody else's child";
 }
 
+// The launcher said the rank of its parent, which started it without one.
+TEST(Grouping, AChildWithoutARankOfALaunchedOneIsNoRun) {
+  const auto runs_of = [](int parent, const char* local_rank, int wait_status) {
+    std::vector<ProcessTrace> traces = spawned(parent, "other-program");
+    for (int rank : {0, 1}) {
+      with_rank(with_rank(traces[static_cast<size_t>(rank)], "RANK", rank == 0 ? "0" : "1"),
+                "LOCAL_RANK", rank == 0 ? "0" : "1");
+    }
+    if (*local_rank != 0) {
+      with_rank(traces[2], "LOCAL_RANK", local_rank);
+    }
+    traces[2].wait_status = wait_status;
+    return group_runs(traces).size();
+  };
+  EXPECT_EQ(runs_of(11, "", -1), 1);
+  EXPECT_EQ(runs_of(11, "", SIGKILL), 1) << "as its parent ends it";
+  EXPECT_EQ(runs_of(11, "1", -1), 1);
+  EXPECT_EQ(runs_of(11, "2", -1), 2) << "a rank of its own";
+  EXPECT_EQ(runs_of(11, "", SIGSEGV), 2) << "what failed is told of by itself";
+  EXPECT_EQ(runs_of(3, "", -1), 2) << "somebody else's child";
+}
+
 // Which has not come to its first communicator yet.
 TEST(Grouping, ARankThatItsFirstRankStartedIsNoWorker) {
   std::vector<ProcessTrace> traces = spawned(10, "python3 train.py");

@@ -119,15 +119,19 @@ bool has_failed(const ProcessTrace& trace) {
   return crashed || gave_up || fatal_failure(trace) != nullptr;
 }
 
-// Without a launcher that said a rank: what a process starts that has communicators, and what
-// multiprocessing starts, or a fork.  Other programs are jobs of their own.  Lightning's first rank
-// starts the others, each with a local rank of its own.
+// What was started without a rank of its own: by a process that has communicators, whoever said its
+// rank; and without a launcher that said one, what multiprocessing starts, or a fork.  Other
+// programs are jobs of their own.  Lightning's first rank starts the others, each with a local rank
+// of its own.
 bool is_worker_of(const ProcessTrace& parent, const ProcessTrace& child) {
-  return !launched_rank(parent) && !launched_rank(child) && child.communicators.empty() &&
-         !has_failed(child) &&
-         environment(parent, "LOCAL_RANK") == environment(child, "LOCAL_RANK") &&
-         (!parent.communicators.empty() || is_of_multiprocessing(child) ||
-          (!command_line(child).empty() && command_line(child) == command_line(parent)));
+  const std::string_view local = environment(child, "LOCAL_RANK");
+  const bool has_place =
+      local == environment(parent, "LOCAL_RANK") || (launched_rank(parent) && local.empty());
+  return !launched_rank(child) && child.communicators.empty() && !has_failed(child) && has_place &&
+         (!parent.communicators.empty() ||
+          (!launched_rank(parent) &&
+           (is_of_multiprocessing(child) ||
+            (!command_line(child).empty() && command_line(child) == command_line(parent)))));
 }
 
 // Of the processes with the pid of its parent the one that was there with it, the latest if there
