@@ -127,6 +127,7 @@ struct Traced<kLibrary, Row, Result (*)(Arguments...), Fields...> {
     Special<kCall>::after(frame, scratch, result, ticks, arguments...);
     if constexpr (kLayer == Layer::kCuda && !kIsQuery) {
       if (result == kMemoryRanOut) [[unlikely]] {
+        ask_memory_left(*frame.thread, ticks);
         memory_ran_out(*frame.thread, FailureSort::kCall,
                        {static_cast<uint16_t>(kCall), result,
                         device_allocating(*frame.thread, static_cast<uint16_t>(kCall)),

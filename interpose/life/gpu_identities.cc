@@ -11,6 +11,8 @@
 #include "interpose/calls/resolve.h"
 #include "interpose/life/facts.h"
 #include "interpose/life/told.h"
+#include "interpose/record/clock.h"
+#include "interpose/tables/failures.h"
 
 namespace traintrace {
 
@@ -21,7 +23,7 @@ namespace {
 constexpr int kMostDevices = 64;
 constexpr uint32_t kMostAttempts = 64;  // of a driver that is never initialized
 
-// The last four may be missing.
+// The last five may be missing.
 struct Driver {
   decltype(&cuDeviceGetCount) get_count;
   decltype(&cuDeviceGet) get;
@@ -29,6 +31,7 @@ struct Driver {
   decltype(&cuDeviceGetPCIBusId) get_bus;
   CUresult (*get_memory)(size_t*, CUdevice);
   decltype(&cuDeviceGetAttribute) get_attribute;
+  CUresult (*get_free)(size_t*, size_t*);  // of the context's device, and all of its memory
 };
 constinit Driver g_driver = {};
 constinit uint32_t g_found = 0;
@@ -152,6 +155,7 @@ void gpu_identities_sought(format::Library library, void* handle) noexcept {
   find(handle, "cuDeviceGetPCIBusId", g_driver.get_bus);
   find(handle, "cuDeviceTotalMem_v2", g_driver.get_memory);
   find(handle, "cuDeviceGetAttribute", g_driver.get_attribute);
+  find(handle, "cuMemGetInfo_v2", g_driver.get_free);
   publish(g_found, 1U);
 }
 
@@ -165,6 +169,29 @@ void define_gpu_identities_slow(ThreadState& thread) noexcept {
     publish(g_gpu_identities_wanted, false);
   }
   publish(g_busy, 0U);
+  errno = saved_errno;
+}
+
+void ask_memory_left(ThreadState& thread, uint64_t ticks) noexcept {
+  static constinit uint64_t asked_ns = 0;
+  constexpr uint64_t kAskEveryNs = 100'000'000;
+  const uint64_t now_ns = nanoseconds(CLOCK_MONOTONIC);
+  const uint64_t last_ns = load(asked_ns);
+  if (load(g_found) == 0 || g_driver.get_free == nullptr ||
+      (last_ns != 0 && now_ns - last_ns < kAskEveryNs) || !exchange_if(asked_ns, last_ns, now_ns)) {
+    return;
+  }
+  const int saved_errno = errno;
+  size_t free = 0;
+  size_t total = 0;
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  {
+    const OwnCall own(thread);
+    result = g_driver.get_free(&free, &total);
+  }
+  if (result == CUDA_SUCCESS) {
+    memory_asked(thread, free, total, ticks);
+  }
   errno = saved_errno;
 }
 

@@ -24,6 +24,11 @@ inline void define_gpu_identities(ThreadState& thread) noexcept {
   }
 }
 
+// What the device has left, for a call of this thread that has just failed for want of memory: many
+// programs never ask.  At most every 100 ms.  A failed allocation has asked the driver the same,
+// and taken its locks, on this thread.
+void ask_memory_left(ThreadState& thread, uint64_t ticks) noexcept;
+
 void gpu_identities_start() noexcept;
 
 }  // namespace traintrace
