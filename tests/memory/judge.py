@@ -19,7 +19,7 @@ def record(folder):
                        TRAINTRACE_DIR=f"{folder}/traces", SIMGPU_NODE=folder,
                        LD_PRELOAD=f"{build}/lib/libtraintrace.so")
     beside = None
-    if case == "oom-neighbour":
+    if case.startswith("oom-neighbour"):
         alone = {key: value for key, value in environment.items() if key != "LD_PRELOAD"}
         beside = subprocess.Popen([f"{build}/tests/{program}", "hold", ending], env=alone, stdout=subprocess.PIPE)
         beside.stdout.readline()

@@ -308,6 +308,24 @@ void in_pieces() {
   end_without(8 * kMega);
 }
 
+// Many give up at once: only the tracer asks then.
+void in_pieces_unasked() {
+  std::vector<void*> pieces(16);
+  for (void*& piece : pieces) {
+    piece = allocate(4 * kMega);
+  }
+  for (size_t i = 0; i < pieces.size(); i += 2) {
+    CUDA_CHECK(cudaFree(pieces[i]));
+  }
+  void* memory = nullptr;
+  CHECK(cudaMalloc(&memory, 8 * kMega) == cudaErrorMemoryAllocation, "it was had");
+  say("requested_bytes", 8 * kMega);
+  say("job_bytes", 32 * kMega);
+  say("free_bytes", 32 * kMega);
+  say("total_bytes", 64 * kMega);
+  exit(1);
+}
+
 // What looks like steps fills the device; then the program frees every second block of it.
 void holes_between_blocks() {
   std::vector<void*> blocks(48);
@@ -356,6 +374,16 @@ void beside_another() {
   end_without(32 * kMega);
 }
 
+void beside_another_unasked() {
+  allocate(8 * kMega);
+  void* memory = nullptr;
+  CHECK(cudaMalloc(&memory, 32 * kMega) == cudaErrorMemoryAllocation, "it was had");
+  say("requested_bytes", 32 * kMega);
+  say("job_bytes", 8 * kMega);
+  say("other_bytes", 40 * kMega);
+  exit(1);
+}
+
 void beside_a_library() {
   allocate(8 * kMega);
   cublas_like_workspace(40 * kMega);
@@ -371,6 +399,7 @@ void without_asking() {
   CHECK(cudaMalloc(&memory, 32 * kMega) == cudaErrorMemoryAllocation, "it was had");
   say("requested_bytes", 32 * kMega);
   say("job_bytes", 48 * kMega);
+  say("free_bytes", 16 * kMega);
   exit(1);
 }
 
@@ -432,6 +461,38 @@ void on_device_of(int device) {
     say("bytes", device == 1 ? 0 : 5 * kBytes);
   }
   sleep(1);  // so that both are there at the same time
+}
+
+// 200 MiB on each rank, and on one as much more as it says, which it gives back.
+void with_more_on_one(size_t more) {
+  void* const equal = allocate(200 * kMega);
+  const bool is_one = own_rank() == 2;
+  if (is_one) {
+    void* const own = allocate(more);
+    say("culprit.2", 1);
+    say("peak_bytes", 200 * kMega + more);
+    CUDA_CHECK(cudaFree(own));
+  }
+  for (int i = 0; i < 20; ++i) {
+    step();
+  }
+  CUDA_CHECK(cudaFree(equal));
+}
+
+// It has more because it never gives back what it takes in each step.
+void with_a_leak_on_one() {
+  void* const equal = allocate(200 * kMega);
+  for (int i = 0; i < 30; ++i) {
+    if (own_rank() == 2) {
+      allocate(5 * kMega);
+    }
+    step();
+  }
+  if (own_rank() == 2) {
+    say("culprit.2", 1);
+    say("bytes_per_step", 5 * kMega);
+  }
+  CUDA_CHECK(cudaFree(equal));
 }
 
 void work_beside_another_rank() {
@@ -599,6 +660,9 @@ const Cases kCases = {
     {"other-device", [] { on_device_of(0); }},
     {"own-device", [] { on_device_of(1); }},
     {"device-too-late", on_device_too_late},
+    {"more-on-one", [] { with_more_on_one(100 * kMega); }},
+    {"little-more-on-one", [] { with_more_on_one(45 * kMega); }},
+    {"leak-on-one", with_a_leak_on_one},
     {"device-put-away", [] { work_beside_another_rank(); }},
     {"managed-from-afar", managed_from_afar},
     {"left-in-a-hurry", left_at_exit},
@@ -611,9 +675,11 @@ const Cases kCases = {
     {"free-last-from-afar", [] { free_from_afar(false, true); }},
     {"oom-capacity", beyond_capacity},
     {"oom-pieces", in_pieces},
+    {"oom-pieces-unasked", in_pieces_unasked},
     {"oom-holes", holes_between_blocks},
     {"oom-growth", growth_until_it_is_full},
     {"oom-neighbour", beside_another},
+    {"oom-neighbour-unasked", beside_another_unasked},
     {"oom-library", beside_a_library},
     {"oom-unasked", without_asking},
     {"oom-overcome", oom_overcome},

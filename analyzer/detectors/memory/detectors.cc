@@ -21,6 +21,7 @@ std::vector<Finding> find_memory_faults(const Run& run) {
   const RunMemory memory = memory_of(run);
   std::vector<Finding> findings;
   find_with_each(kDetectors, findings, run, memory);
+  drop_imbalance_by_leaks(findings);
   return findings;
 }
 

@@ -27,6 +27,8 @@ std::vector<Finding> find_cache_flushes(const Run& run, const RunMemory& memory)
 std::vector<Finding> find_temporary_spikes(const Run& run, const RunMemory& memory);
 std::vector<Finding> find_unaccounted(const Run& run, const RunMemory& memory);
 std::vector<Finding> find_rank_imbalance(const Run& run, const RunMemory& memory);
+// What a rank never gave back is why it has more: the leak says so.
+void drop_imbalance_by_leaks(std::vector<Finding>& findings);
 std::vector<Finding> find_pinned_waste(const Run& run, const RunMemory& memory);
 
 // Whose it is, and where.

@@ -10,6 +10,7 @@
 #include "analyzer/detectors/memory/detectors.h"
 #include "analyzer/memory/allocator/allocation_split.h"
 #include "analyzer/memory/allocator/peak_places.h"
+#include "analyzer/memory/device_peaks.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -21,17 +22,46 @@ struct RankPeak {
   int device = -1;
 };
 
+void add_peak(const Run& run, size_t process, int device, uint64_t bytes,
+              std::vector<RankPeak>& peaks) {
+  RankPeak peak{bytes, {}, device};
+  peak.site.rank = rank_on(run, process, device);
+  peak.site.process = process;
+  if (peak.site.rank.value >= 0 && peak.bytes != 0) {
+    peaks.push_back(peak);
+  }
+}
+
+// Without PyTorch's allocator, of what calls took; only where that is known of all ranks.
+std::vector<RankPeak> peaks_of_calls(const Run& run) {
+  std::vector<RankPeak> peaks;
+  if (run.ranks.size() < kPeakRanks) {
+    return peaks;
+  }
+  for (const RankState& state : run.ranks) {
+    const ProcessTrace& trace = trace_of(run, state);
+    const DevicePeaks all = has_events(trace) ? device_peaks(trace) : DevicePeaks{{}, "not read"};
+    if (!all.unknown.empty()) {
+      return {};
+    }
+    for (const DevicePeak& peak : all.devices) {
+      if (rank_on(run, state.process, peak.device) == state.rank) {
+        add_peak(run, state.process, peak.device, peak.allocated.value_or(0), peaks);
+      }
+    }
+  }
+  return peaks;
+}
+
 std::vector<RankPeak> peaks_of(const Run& run) {
   std::vector<RankPeak> peaks;
   for (size_t i = 0; i < run.processes.size(); ++i) {
     for (const TensorDeviceText& device : run.processes[i].tensor_devices) {
-      RankPeak peak{device.peak_allocated, {}, device.device};
-      peak.site.rank = rank_on(run, i, device.device);
-      peak.site.process = i;
-      if (peak.site.rank.value >= 0 && peak.bytes != 0) {
-        peaks.push_back(peak);
-      }
+      add_peak(run, i, device.device, device.peak_allocated, peaks);
     }
+  }
+  if (peaks.empty()) {
+    peaks = peaks_of_calls(run);
   }
   // Of equal ones the order of the files must not decide which is the typical rank.
   std::sort(peaks.begin(), peaks.end(), [](const RankPeak& a, const RankPeak& b) {
@@ -41,12 +71,15 @@ std::vector<RankPeak> peaks_of(const Run& run) {
 }
 
 PeakPlaces places_of(const Run& run, const RunMemory& memory, const RankPeak& peak) {
+  const ProcessTrace& trace = run.processes[peak.site.process];
   for (const AllocatorHistory& history : memory.processes[peak.site.process].allocators) {
     if (history.device == peak.device) {
-      return places_at_peak(run.processes[peak.site.process], peak.site.rank, history);
+      return places_at_peak(trace, peak.site.rank, history);
     }
   }
-  return {};
+  return trace.tensor_devices.empty() && has_events(trace)
+             ? places_at_peak(trace, peak.site.rank, peak.device)
+             : PeakPlaces();
 }
 
 // The rank nearest to the median of which it is known what it had in use at its peak.
@@ -117,7 +150,23 @@ void add_split(const Run& run, const RunMemory& memory, const RankPeak& high,
   }
 }
 
+bool is_explained_by(const Finding& imbalance, const Finding& other) {
+  return (other.code == "memory.growth-leak" || other.code == "memory.leak-at-exit") &&
+         other.severity != Severity::kInfo && !imbalance.where.empty() && !other.where.empty() &&
+         other.culprits == imbalance.culprits &&
+         place_text(other.where.front()) == place_text(imbalance.where.front());
+}
+
 }  // namespace
+
+void drop_imbalance_by_leaks(std::vector<Finding>& findings) {
+  const std::vector<Finding> all = findings;
+  std::erase_if(findings, [&](const Finding& finding) {
+    return finding.code == "memory.rank-imbalance" &&
+           std::any_of(all.begin(), all.end(),
+                       [&](const Finding& other) { return is_explained_by(finding, other); });
+  });
+}
 
 std::vector<Finding> find_rank_imbalance(const Run& run, const RunMemory& memory) {
   const std::vector<RankPeak> peaks = peaks_of(run);

@@ -17,6 +17,9 @@ using PeakPlaces = std::map<std::string, PlaceBytes>;  // "train.py:12 in step"
 PeakPlaces places_at_peak(const ProcessTrace& trace, Rank rank, const AllocatorHistory& history,
                           SamePlace same = SamePlace::kLine);
 
+// Without PyTorch's allocator: of what calls took on that device.
+PeakPlaces places_at_peak(const ProcessTrace& trace, Rank rank, int device);
+
 // The place of which `high` had most beyond `other`.
 struct Surplus {
   std::string place;
