@@ -313,5 +313,59 @@ TEST(SameGradients, OfSomeBucketsAreNoneAndOfAllRanksAnInfo) {
   EXPECT_EQ(found_in(all), Lines({"info numeric.same-data possible side=0-3 seq=1"}));
 }
 
+// From some step on one rank gives what it gave before.
+Lines found_where_stuck(int before, int stuck,
+                        const std::function<void(Job&, Random&, int)>& more) {
+  Random random(1);
+  Job job(4);
+  std::vector<Data> kept;
+  for (int step = 0; step < before + stuck; ++step) {
+    job.line_number = 10;
+    std::vector<Data> inputs = random.gradients(job, kCount);
+    if (step == before) {
+      kept = inputs;
+    } else if (step > before) {
+      inputs[2] = kept[2];
+    }
+    job.all_reduce(inputs);
+    more(job, random, step);
+  }
+  return found_in(job);
+}
+
+TEST(StuckGradients, AreOfOneRankWhileAllOthersChange) {
+  const auto nothing = [](Job&, Random&, int) {};
+  EXPECT_EQ(found_where_stuck(6, 5, nothing),
+            (Lines{"warning numeric.stuck-input likely culprits=2 side=2 seq=7"}));
+  EXPECT_EQ(found_where_stuck(6, 4, nothing), Lines()) << "too few";
+  EXPECT_EQ(found_where_stuck(3, 5, nothing), Lines()) << "it hardly changed before";
+  EXPECT_EQ(found_where_stuck(0, 20, nothing), Lines()) << "it never changed";
+}
+
+TEST(StuckGradients, AreNoneWhereTheRankGivesSomethingNewElsewhere) {
+  EXPECT_EQ(found_where_stuck(6, 8,
+                              [](Job& job, Random& random, int) {
+                                job.line_number = 20;
+                                job.all_reduce(random.gradients(job, kCount));
+                              }),
+            Lines());
+}
+
+// Of all ranks it is a job that is meant to do the same again, of two the others cannot tell.
+TEST(StuckGradients, AreNoneOfSeveralRanks) {
+  for (const size_t several : {2, 4}) {
+    Random random(1);
+    Job job(4);
+    train(job, random, 8);
+    const std::vector<Data> kept = random.gradients(job, kCount);
+    for (int step = 0; step < 8; ++step) {
+      std::vector<Data> inputs = random.gradients(job, kCount);
+      std::copy_n(kept.begin(), several, inputs.begin());
+      job.all_reduce(inputs);
+    }
+    EXPECT_EQ(found_in(job), Lines());
+  }
+}
+
 }  // namespace
 }  // namespace traintrace::testing

@@ -80,7 +80,7 @@ std::vector<Finding> find_in_numbers(const Run& run, const Numbers& numbers) {
       TT_DETECTOR(find_impossible_results), TT_DETECTOR(find_zero_gradients),
       TT_DETECTOR(find_norm_spikes),        TT_DETECTOR(find_same_gradients),
       TT_DETECTOR(find_replica_drift),      TT_DETECTOR(find_shard_drift),
-      TT_DETECTOR(find_ranks_apart),
+      TT_DETECTOR(find_ranks_apart),        TT_DETECTOR(find_stuck_gradients),
   };
   std::vector<Finding> findings;
   find_with_each(kDetectors, findings, run, numbers);

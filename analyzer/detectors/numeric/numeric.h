@@ -25,6 +25,7 @@ std::vector<Finding> find_norm_spikes(const Run& run, const Numbers& numbers);
 // Of what the job itself fetched.
 std::vector<Finding> find_ranks_apart(const Run& run, const Numbers& numbers);
 std::vector<Finding> find_same_gradients(const Run& run, const Numbers& numbers);
+std::vector<Finding> find_stuck_gradients(const Run& run, const Numbers& numbers);
 // Numbers that were the same on all ranks, and shards that were the same on their replicas.
 std::vector<Finding> find_replica_drift(const Run& run, const Numbers& numbers);
 std::vector<Finding> find_shard_drift(const Run& run, const Numbers& numbers);
