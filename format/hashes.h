@@ -60,6 +60,16 @@ constexpr uint64_t nccl_child_hash(uint64_t parent, int32_t ordinal, int32_t col
   return hash.digest();
 }
 
+// Of a shrink, and of a communicator that grew: `of_ranks` says whom the first leaves out and how
+// many the second has; `ordinal` counts equal ones of a parent from 1.
+constexpr uint64_t child_id(uint64_t parent, uint64_t of_ranks, uint64_t ordinal) {
+  NcclHash hash;
+  hash.eat(parent, 8);
+  hash.eat(of_ranks, 8);
+  hash.eat(ordinal, 8);
+  return hash.digest();
+}
+
 // FNV-1a of a call's name, as calls have other numbers in each trace.  What NCCL treats as one
 // function has one name here.
 constexpr uint64_t call_name_hash(const char* name) {

@@ -75,6 +75,7 @@ enum CommunicatorOrigin : uint32_t {
   kSplit = 3,
   kShrink = 4,
   kUnknownOrigin = 5,  // first seen when used: its creation was not recorded
+  kGrow = 6,           // by its parent's ranks, and by those that join, who have no parent
 };
 
 // Words of Communicator::flags.
@@ -104,8 +105,10 @@ struct Communicator {
   uint32_t origin;     // CommunicatorOrigin
   uint64_t id;         // equal on all ranks, different for different communicators (docs/format.md)
   uint64_t handle;     // ncclComm_t; 0 until known and after it was destroyed
-  uint64_t parent;     // id of the parent of a split or shrink, else 0
-  uint64_t nccl_hash;  // NCCL's own commHash, to join with its logs and RAS; 0 if not derivable
+  uint64_t parent;     // id of the parent of a split, shrink or growth, else 0
+  // NCCL's own commHash, to join with its logs and RAS; 0 if not derivable.  Of kGrow the hash of
+  // the unique id that makes it, where this rank was given it: joins those with and without parent.
+  uint64_t nccl_hash;
   int32_t size;        // -1: not known
   int32_t rank;        // rank of this process within it; -1: not known
   int32_t device;
@@ -125,7 +128,7 @@ struct Communicator {
   uint64_t operations;    // all, send and receive too: index of the next element in kOperations
   uint64_t last_ticks;    // entry of the last operation
   uint64_t members_hash;  // shrink: of the excluded ranks
-  uint32_t parent_index;  // split, shrink: number of this rank's parent, 0: not known
+  uint32_t parent_index;  // split, shrink, growth: number of this rank's parent, 0: not known
   // What records and other tables call it: index + 1, and with each use of the element that many
   // more as the table has elements.  So no two have one number.  0: index + 1 (older traces).
   uint32_t number;

@@ -47,7 +47,8 @@ Wait init_wait(const Run& run, size_t index) {
       wait.waiters.push_back(waiter_of(run, member, text.created, text.created_stack));
     }
     constexpr const char* kNames[] = {"the creation",  "ncclCommInitRank", "ncclCommInitAll",
-                                      "ncclCommSplit", "ncclCommShrink",   "the creation"};
+                                      "ncclCommSplit", "ncclCommShrink",   "the creation",
+                                      "ncclCommGrow"};
     wait.operation = kNames[std::min<size_t>(text.origin, std::size(kNames) - 1)];
   }
   for (const Rank rank : communicator.absent) {

@@ -35,7 +35,9 @@ void find_members(Run& run, const std::vector<RankSeat>& seats) {
       const CommunicatorText& text = run.processes[seat.process].communicators[element];
       Communicator& communicator = by_id[text.id];
       communicator.id = {text.id};
-      communicator.parent = {text.parent};
+      if (text.parent != 0) {  // who joins a growing one knows none
+        communicator.parent = {text.parent};
+      }
       communicator.size = std::max(communicator.size, text.size);
       if (text.created != 0 && (communicator.created == 0 || text.created < communicator.created)) {
         communicator.created = text.created;
@@ -161,6 +163,19 @@ void find_absent(Run& run, Communicator& communicator) {
   }
 }
 
+// All of the parent call it; who joins them is said by size only.
+void find_absent_from_growth(Run& run, Communicator& child, const Communicator& parent) {
+  find_absent(run, child);
+  if (is_done_anywhere(run, child)) {
+    return;
+  }
+  for (const Rank rank : all_known(parent)) {
+    if (member_of(child, rank) == nullptr) {
+      insert(child.absent, rank);
+    }
+  }
+}
+
 void name_by_members(const Run& run, Communicator& communicator, const Communicator* parent) {
   const Ranks ranks = all_known(communicator);
   const bool complete =
@@ -232,6 +247,8 @@ void merge_communicators(Run& run, const std::vector<RankSeat>& seats) {
       number_split(run, communicator, *parent, calls);
     } else if (origin_of(run, communicator) == format::kShrink) {
       number_shrink(run, communicator, *parent);
+    } else if (origin_of(run, communicator) == format::kGrow) {
+      find_absent_from_growth(run, communicator, *parent);
     }
   }
   name_unnamed(run, by_id, order);

@@ -152,7 +152,7 @@ struct CommunicatorText {
   std::string members;  // global ranks by rank in it, "0,1,2"; empty: the source does not say them
   uint64_t collectives = 0, hash = 0, operations = 0, members_hash = 0;
   uint64_t finished = 0;      // collectives up to that number are; 0: not counted
-  uint32_t parent_index = 0;  // split, shrink: index in communicators + 1, 0: not known
+  uint32_t parent_index = 0;  // split, shrink, growth: index in communicators + 1, 0: not known
   std::vector<format::Checkpoint> checkpoints;  // by sequence
   std::vector<OperationText> recent;            // by index; the last ones, never evicted
 };

@@ -8,8 +8,8 @@
 namespace traintrace::records {
 
 inline constexpr const char* kExitNames[] = {"none", "exit", "fast-exit"};
-inline constexpr const char* kOriginNames[] = {"none",  "init-rank", "init-all",
-                                               "split", "shrink",    "unknown"};
+inline constexpr const char* kOriginNames[] = {"none",   "init-rank", "init-all", "split",
+                                               "shrink", "unknown",   "grow"};
 // Names of flags by bit.
 inline constexpr const char* kCommunicatorFlags[] = {"ready",     "non-blocking", "finalized",
                                                      "destroyed", "aborted",      "async-error",

@@ -190,6 +190,32 @@ struct Special<format::CallId::ncclCommShrink> {
   }
 };
 
+// A rank that joins has no parent, and a rank of the parent that is not the first may have no id.
+template <>
+struct Special<format::CallId::ncclCommGrow> {
+  static void before(OpenFrame& frame, Scratch& scratch, ncclComm_t parent, int ranks,
+                     const ncclUniqueId* id, int rank, ncclComm_t*, ncclConfig_t* config) {
+    if (!parent) {
+      own_gpu_prepare(*frame.thread, GpuOccasion::kCommunicator);
+    }
+    CommunicatorArguments arguments = creation(frame, format::kGrow, config);
+    arguments.parent = handle(parent);
+    arguments.unique_id = id;
+    arguments.size = ranks;
+    arguments.rank = rank;
+    scratch.element = communicator_entered(*frame.thread, arguments);
+  }
+  static void after(OpenFrame& frame, Scratch& scratch, int result, uint64_t ticks,
+                    ncclComm_t parent, int, const ncclUniqueId*, int, ncclComm_t* where,
+                    ncclConfig_t*) {
+    if (parent) {
+      child_made(frame, scratch.element, result, ticks, where);
+    } else {
+      InitRank::end(frame, scratch, result, ticks, where);
+    }
+  }
+};
+
 template <CommunicatorEnd kHow>
 struct Ending {
   static void before(OpenFrame& frame, Scratch&, ncclComm_t communicator, auto...) {

@@ -11,6 +11,11 @@
 #define TT_ROW_Cublas TT_LEAVE
 #define TT_ROW_CublasLt TT_LEAVE
 
+// Types of functions that the headers of CUDA 13.0 do not have; see wrappers_runtime.cc.
+using Word = uint64_t;
+CUresult words_3(Word, Word, Word);
+CUresult words_5(Word, Word, Word, Word, Word);
+
 namespace traintrace {
 
 using format::CallId;

@@ -1,5 +1,6 @@
 #include <nccl.h>
 
+#include "interpose/calls/nccl_later.h"
 #include "interpose/calls/specials_nccl.h"
 #include "interpose/calls/wrap.h"
 

@@ -15,6 +15,7 @@
 // Types of functions that the headers do not have, or whose parameters depend on the version of
 // CUDA that the program was compiled with: 64-bit words pass whatever it hands over, unchanged.
 using Word = uint64_t;
+cudaError_t words_1(Word);
 cudaError_t words_3(Word, Word, Word);
 cudaError_t words_4(Word, Word, Word, Word);
 cudaError_t words_5(Word, Word, Word, Word, Word);

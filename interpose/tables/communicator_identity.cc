@@ -25,7 +25,8 @@ bool counts(const Communicator& communicator) {
   return (communicator.flags & format::kInitFailed) == 0 || !refused(communicator.async_error);
 }
 
-// Equal for those that count as uses of the same unique id, or of the same list.  0: of neither.
+// Equal for those that count as uses of the same unique id, of the same list of ranks to leave out,
+// or of the same size to grow to.  0: of none of these.
 uint64_t use_key(const Communicator& communicator) {
   uint64_t key = format::mixed(communicator.origin, communicator.nccl_hash);
   if (communicator.origin == format::kInitRank) {
@@ -33,10 +34,12 @@ uint64_t use_key(const Communicator& communicator) {
     return g_unique_ids_equal ? format::mixed(key, static_cast<uint32_t>(communicator.size)) | 1
                               : key | 1;
   }
-  if (communicator.origin != format::kShrink) {
+  const bool numbered = communicator.origin == format::kShrink ||
+                        (communicator.origin == format::kGrow && communicator.parent_index != 0);
+  if (!numbered) {
     return 0;
   }
-  key = format::mixed(key, communicator.parent);
+  key = format::mixed(communicator.origin, communicator.parent);
   return format::mixed(format::mixed(key, communicator.parent_index), communicator.members_hash) |
          1;
 }
@@ -66,6 +69,12 @@ uint64_t combined(uint64_t first, uint64_t second, uint64_t third) {
   return hash.digest();
 }
 
+uint64_t hash_of_id(const void* unique_id) {
+  format::NcclHash hash;
+  hash.eat(unique_id, kUniqueIdBytes);
+  return hash.digest();
+}
+
 // Independent of the order in which the ranks are given.
 uint64_t hash_of_ranks(const int* ranks, int32_t count) {
   uint64_t sum = 0;
@@ -76,9 +85,7 @@ uint64_t hash_of_ranks(const int* ranks, int32_t count) {
 }
 
 void identify_by_unique_id(Communicator& into, const CommunicatorArguments& arguments) {
-  format::NcclHash hash;
-  hash.eat(arguments.unique_id, kUniqueIdBytes);
-  into.nccl_hash = hash.digest();
+  into.nccl_hash = hash_of_id(arguments.unique_id);
   into.ordinal = 1 + uses_gone(into);
   // Several ranks of one communicator may be threads of this process: uses count per rank.
   for_each_communicator([&](uint32_t, const Communicator& other) {
@@ -131,6 +138,36 @@ void identify_split(Communicator& into, const Communicator& parent, uint32_t& si
   }
 }
 
+// Children of one parent that differ in nothing else.
+void number_among_equals(Communicator& into) {
+  into.ordinal = 1 + uses_gone(into);
+  for_each_communicator([&](uint32_t, const Communicator& other) {
+    if (other.origin == into.origin && other.parent == into.parent &&
+        other.parent_index == into.parent_index && other.members_hash == into.members_hash &&
+        counts(other)) {
+      ++into.ordinal;
+    }
+  });
+  into.id = format::child_id(into.parent, into.members_hash, into.ordinal);
+}
+
+// The id serves once, so nothing counts its uses.
+void identify_joined(Communicator& into, const CommunicatorArguments& arguments) {
+  into.nccl_hash = arguments.unique_id == nullptr ? 0 : hash_of_id(arguments.unique_id);
+  into.id = into.nccl_hash;
+}
+
+void identify_grown(Communicator& into, const Communicator& parent,
+                    const CommunicatorArguments& arguments) {
+  inherit(into, parent);
+  into.members_hash = format::mixed(format::kGrow, static_cast<uint32_t>(into.size)) | 1;
+  number_among_equals(into);
+  if (arguments.unique_id != nullptr) {
+    into.nccl_hash = hash_of_id(arguments.unique_id);
+  }
+  into.rank = parent.rank;
+}
+
 void identify_shrink(Communicator& into, const Communicator& parent,
                      const CommunicatorArguments& arguments) {
   inherit(into, parent);
@@ -140,15 +177,7 @@ void identify_shrink(Communicator& into, const Communicator& parent,
   if (parent.nccl_hash != 0) {
     into.nccl_hash = format::nccl_child_hash(parent.nccl_hash, 0, 0);
   }
-  into.ordinal = 1 + uses_gone(into);
-  for_each_communicator([&](uint32_t, const Communicator& other) {
-    if (other.origin == format::kShrink && other.parent == parent.id &&
-        other.parent_index == into.parent_index && other.members_hash == into.members_hash &&
-        counts(other)) {
-      ++into.ordinal;
-    }
-  });
-  into.id = combined(parent.id, into.members_hash, into.ordinal);
+  number_among_equals(into);
   if (parent.size >= 0) {
     into.size = parent.size - count;
   }
@@ -172,6 +201,10 @@ void identify(Communicator& into, uint32_t number, const CommunicatorArguments& 
     identify_split(into, communicator_at(into.parent_index), *siblings);
   } else if (arguments.origin == format::kShrink && siblings != nullptr) {
     identify_shrink(into, communicator_at(into.parent_index), arguments);
+  } else if (arguments.origin == format::kGrow && siblings != nullptr) {
+    identify_grown(into, communicator_at(into.parent_index), arguments);
+  } else if (arguments.origin == format::kGrow && arguments.unique_id != nullptr) {
+    identify_joined(into, arguments);
   } else {
     into.id = process_hash(number, format::kUnknownOrigin);
   }

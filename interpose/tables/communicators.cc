@@ -186,7 +186,7 @@ int32_t device_of(const ThreadState& thread) {
 
 uint32_t communicator_entered(ThreadState& thread,
                               const CommunicatorArguments& arguments) noexcept {
-  const bool child = arguments.origin == format::kSplit || arguments.origin == format::kShrink;
+  const bool child = arguments.parent != 0;
   const uint32_t parent =
       child ? number_of_communicator(thread, arguments.parent, arguments.ticks) : 0;
   uint32_t number = g_sides == nullptr ? 0 : take_number(g_used, g_tables.communicator_count);

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include "analyzer/model/runs/grown_communicators.h"
 #include "analyzer/model/runs/rank_assignment.h"
+#include "format/hashes.h"
 
 namespace traintrace {
 namespace {
@@ -44,6 +46,64 @@ TEST(Grouping, OneCommunicatorIsOneRun) {
   ASSERT_EQ(group_runs(traces).size(), 1);
   traces[1].communicators[0].id = 8;
   EXPECT_EQ(group_runs(traces).size(), 2);
+}
+
+CommunicatorText& grow(ProcessTrace& trace, uint64_t id, uint64_t parent, uint64_t hash) {
+  add_communicator(trace, id, 0, 4);
+  CommunicatorText& grown = trace.communicators.back();
+  grown.origin = format::kGrow;
+  grown.parent = parent;
+  grown.nccl_hash = hash;
+  grown.created = kSecond;
+  return grown;
+}
+
+void split_of(ProcessTrace& trace, uint64_t parent) {
+  const uint64_t id = format::nccl_child_hash(parent, 1, 3);
+  add_communicator(trace, id, 0, -1);
+  CommunicatorText& child = trace.communicators.back();
+  child.origin = format::kSplit;
+  child.parent = parent;
+  child.ordinal = 1;
+  child.color = 3;
+  child.created = 2 * kSecond;
+}
+
+TEST(Grouping, RanksThatJoinAreOfTheRunThatTookThemIn) {
+  constexpr uint64_t kGrown = 0xa, kHash = 0xb;
+  std::vector<ProcessTrace> traces;
+  for (int pid = 1; pid <= 3; ++pid) {
+    traces.push_back(process(pid, kSecond, 9 * kSecond));
+  }
+  grow(traces[0], kGrown, 0x1, kHash);
+  split_of(traces[0], kGrown);
+  grow(traces[1], kGrown, 0x1, 0);
+  split_of(traces[1], kGrown);
+  grow(traces[2], kHash, 0, kHash);
+  split_of(traces[2], kHash);
+  EXPECT_EQ(group_runs(traces).size(), 2);
+  unite_grown_communicators(traces);
+  EXPECT_EQ(group_runs(traces).size(), 1);
+  for (const ProcessTrace& trace : traces) {
+    EXPECT_EQ(trace.communicators[0].id, kGrown);
+    EXPECT_EQ(trace.communicators[1].id, format::nccl_child_hash(kGrown, 1, 3));
+    EXPECT_EQ(trace.communicators[1].parent, kGrown);
+  }
+}
+
+// Another growth, or one of whose rank with the unique id there is no trace.
+TEST(Grouping, RanksThatJoinedSomethingElseStayApart) {
+  std::vector<ProcessTrace> traces = {process(1, kSecond, 9 * kSecond),
+                                      process(2, kSecond, 9 * kSecond)};
+  grow(traces[0], 0xa, 0x1, 0xb);
+  grow(traces[1], 0xc, 0, 0xc);
+  unite_grown_communicators(traces);
+  EXPECT_EQ(traces[1].communicators[0].id, 0xc);
+  EXPECT_EQ(group_runs(traces).size(), 2);
+  traces[0].communicators[0].nccl_hash = 0;
+  traces[1].communicators[0].nccl_hash = 0;
+  unite_grown_communicators(traces);
+  EXPECT_EQ(traces[1].communicators[0].id, 0xc);
 }
 
 // NCCL_COMM_ID gives the communicators of every run the same id.

@@ -128,6 +128,48 @@ TEST(Communicators, HaveOneIdOnAllRanks) {
   EXPECT_EQ(ids_of_history(3)[4], first[4]);
 }
 
+CommunicatorArguments grow(uint64_t parent, const UniqueId* id, int size, int rank = -1) {
+  CommunicatorArguments arguments = split(parent, 0);
+  arguments.origin = format::kGrow;
+  arguments.unique_id = id == nullptr ? nullptr : id->bytes;
+  arguments.size = size;
+  arguments.rank = rank;
+  return arguments;
+}
+
+TEST(Communicators, ThatGrowHaveOneIdOnAllRanksOfTheParent) {
+  World world;
+  made(world, init_rank(unique_id(), 4, 1), 0x1000);
+  const uint32_t by_id = made(world, grow(0x1000, &unique_id(7), 6), 0x2000);
+  const format::Communicator first = world.communicator(by_id);
+  EXPECT_EQ(first.rank, 1) << "as in the parent";
+  EXPECT_EQ(first.size, 6);
+  const uint32_t again = made(world, grow(0x1000, &unique_id(8), 6), 0x2100);
+  EXPECT_NE(world.communicator(again).id, first.id);
+  const uint32_t larger = made(world, grow(0x1000, &unique_id(9), 8), 0x2200);
+  EXPECT_NE(world.communicator(larger).id, first.id);
+
+  World other;
+  made(other, init_rank(unique_id(), 4, 3), 0x1000);
+  const uint32_t without = made(other, grow(0x1000, nullptr, 6), 0x2000);
+  EXPECT_EQ(other.communicator(without).id, first.id);
+  EXPECT_EQ(other.communicator(without).nccl_hash, 0U);
+  EXPECT_EQ(other.communicator(made(other, grow(0x1000, nullptr, 6), 0x2100)).id,
+            world.communicator(again).id);
+}
+
+TEST(Communicators, ThatAreJoinedAreKnownByTheUniqueId) {
+  World world;
+  made(world, init_rank(unique_id(), 4, 1), 0x1000);
+  const uint32_t grown = made(world, grow(0x1000, &unique_id(7), 6), 0x2000);
+  World joining;
+  const uint32_t joined = made(joining, grow(0, &unique_id(7), 6, 5), 0x1000);
+  const format::Communicator& element = joining.communicator(joined);
+  EXPECT_EQ(element.nccl_hash, world.communicator(grown).nccl_hash);
+  EXPECT_EQ(element.parent, 0U);
+  EXPECT_EQ(element.rank, 5);
+}
+
 TEST(Communicators, OfThreadsShareOneUniqueId) {
   World world;
   uint32_t numbers[3];

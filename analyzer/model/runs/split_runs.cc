@@ -10,6 +10,7 @@
 #include "analyzer/model/elapsed.h"
 #include "analyzer/model/process/launch_facts.h"
 #include "analyzer/model/runs/grouping.h"
+#include "analyzer/model/runs/grown_communicators.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -141,6 +142,7 @@ RunInput& likeliest_run(std::vector<RunInput>& inputs, const ProcessTrace& trace
 
 std::vector<RunInput> split_runs(std::vector<ProcessTrace> traces) {
   const std::vector<ProcessTrace> unknown = take_unknown(traces);
+  unite_grown_communicators(traces);
   const std::vector<RunGroup> groups = group_runs(traces);
   const std::vector<std::string> names = name_runs(traces, groups);
   std::vector<RunInput> inputs;

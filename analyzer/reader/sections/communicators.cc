@@ -26,7 +26,7 @@ CommunicatorText communicator_text(const TraceClock& clock, const format::Commun
   to.parent = from.parent;
   to.nccl_hash = from.nccl_hash;
   to.handle = from.handle;
-  if (from.origin >= format::kInitRank && from.origin <= format::kUnknownOrigin) {
+  if (from.origin >= format::kInitRank && from.origin <= format::kGrow) {
     to.origin = static_cast<format::CommunicatorOrigin>(from.origin);
   }
   to.size = from.size;

@@ -194,6 +194,14 @@ extern "C" CUresult cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP* l
   return copy_batch_3d(count, list, flags, stream, failed);
 }
 
+// Of CUDA 13.2.
+extern "C" CUresult cuMemcpyWithAttributesAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                                                CUmemcpyAttributes* attributes, CUstream stream) {
+  SIMGPU_CONTEXT_ENTER();
+  size_t first = 0, failed = 0;
+  return copy_batch(&to, &from, &bytes, 1, {attributes, &first, 1}, stream, failed);
+}
+
 // CUDA 12.8's versions also say which copy is wrong.
 extern "C" CUresult simgpu_old_cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, size_t* bytes,
                                                   size_t count, CUmemcpyAttributes* attributes,
@@ -221,6 +229,7 @@ extern "C" CUresult simgpu_old_cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_
   return result;
 }
 
+SIMGPU_PER_THREAD(cuMemcpyWithAttributesAsync, cuMemcpyWithAttributesAsync_ptsz);
 SIMGPU_PER_THREAD(cuMemcpyBatchAsync, cuMemcpyBatchAsync_v2_ptsz);
 SIMGPU_PER_THREAD(cuMemcpy3DBatchAsync, cuMemcpy3DBatchAsync_v2_ptsz);
 SIMGPU_PER_THREAD(simgpu_old_cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz);

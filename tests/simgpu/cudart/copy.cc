@@ -87,4 +87,15 @@ SIMGPU_RT_STREAM(context, cudaMemcpyBatchAsync, _ptsz,
                                   attribute_indices, attribute_count, stream);
 }
 
+// Of CUDA 13.2.
+SIMGPU_RT_STREAM(context, cudaMemcpyWithAttributesAsync, _ptsz,
+                 (void* target, const void* source, size_t bytes, cudaMemcpyAttributes* attributes,
+                  cudaStream_t stream),
+                 (target, source, bytes, attributes, stream)) {
+  CUdeviceptr to = address(target), from = address(source);
+  size_t first = 0;
+  return calls.cuMemcpyBatchAsync(
+      &to, &from, &bytes, 1, reinterpret_cast<CUmemcpyAttributes*>(attributes), &first, 1, stream);
+}
+
 }  // namespace simgpu::cudart

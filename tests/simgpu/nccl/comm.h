@@ -75,6 +75,9 @@ struct ncclComm {
   simgpu::nccl::Connections connections;
   uint32_t splits = 0;
   uint32_t shrinks = 0;
+  uint32_t growths = 0;
+  uint32_t changes = 0;
+  bool suspended = false;
   uint32_t windows = 0;
   cudaEvent_t last_event = nullptr;     // after the last kernel that was launched
   unsigned long long last_stream = 0;   // its id: a handle may be used again

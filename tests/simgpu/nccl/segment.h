@@ -25,6 +25,12 @@ struct SplitCell {
   std::atomic<int32_t> key;
 };
 
+// What a rank with the unique id of a growth told those of its communicator that have none.
+struct GrowCell {
+  std::atomic<uint32_t> ordinal;
+  std::atomic<uint64_t> key;
+};
+
 struct alignas(64) RankCell {
   Bell bell;  // rung whenever something changed that this rank may wait for
   std::atomic<uint32_t> attached;
@@ -32,8 +38,10 @@ struct alignas(64) RankCell {
   std::atomic<uint32_t> tree;     // the same for the tree
   std::atomic<uint32_t> windows;  // how many window registrations the rank has reached
   std::atomic<uint32_t> finalized;
-  std::atomic<uint64_t> gpu;  // equal for ranks on one device
+  std::atomic<uint32_t> changes;  // how many times it was suspended and resumed
+  std::atomic<uint64_t> gpu;      // equal for ranks on one device
   SplitCell split[2];
+  GrowCell grow;
 };
 
 struct SegmentHeader {

@@ -12,6 +12,9 @@ cudaError_t cudaMemcpy_ptds(void*, const void*, size_t, cudaMemcpyKind);
 cudaError_t cudaMemcpyAsync_ptsz(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t);
 cudaError_t cudaMemcpy2D_ptds(void*, size_t, const void*, size_t, size_t, size_t, cudaMemcpyKind);
 cudaError_t cudaMemset_ptds(void*, int, size_t);
+// Of CUDA 13.2.
+cudaError_t cudaMemcpyWithAttributesAsync(void*, const void*, size_t, cudaMemcpyAttributes*,
+                                          cudaStream_t);
 cudaError_t cudaMemset2DAsync_ptsz(void*, size_t, int, size_t, size_t, cudaStream_t);
 }
 
@@ -273,6 +276,22 @@ TEST(Copies, Batches) {
   for (size_t i = 0; i < 300; ++i) {
     EXPECT_EQ(got[i], data[i < 200 ? i + 100 : i - 200]) << i;
   }
+  RT_OK(cudaStreamDestroy(stream));
+}
+
+TEST(Copies, OneWithAttributes) {
+  const Bytes data = counting(300);
+  Device a(data), b(300);
+  cudaMemcpyAttributes attributes = {};
+  attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+  cudaStream_t stream;
+  RT_OK(cudaStreamCreate(&stream));
+  RT_OK(cudaMemcpyWithAttributesAsync(b.get(), a.get(), 300, &attributes, stream));
+  RT_OK(cudaStreamSynchronize(stream));
+  EXPECT_EQ(b.read(300), data);
+  EXPECT_EQ(cudaMemcpyWithAttributesAsync(b.get(), a.get(), 300, nullptr, stream),
+            cudaErrorInvalidValue);
+  (void)cudaGetLastError();
   RT_OK(cudaStreamDestroy(stream));
 }
 
