@@ -169,8 +169,8 @@ std::vector<CardActor> card_victims(const Run& run, const Finding& finding, size
     // What has ended is blocked no more.
     if (ended_text(run, rest).empty()) {
       const std::string known = blocked.actor.doing;
-      blocked.actor.doing = (all.size() > 1 ? "blocked as a consequence" : "blocked") +
-                            (known.empty() ? "" : "; " + known);
+      const char* const blocked_text = all.size() > 1 ? "blocked as a consequence" : "blocked";
+      blocked.actor.doing = known.empty() ? blocked_text : blocked_text + (": " + known);
     }
   }
   std::stable_sort(all.begin(), all.end(),

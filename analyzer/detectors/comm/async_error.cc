@@ -65,7 +65,7 @@ Finding finding_about(const Run& run, const AsyncErrors& errors) {
     for (const Rank rank : side) {
       const CommunicatorText& text = text_of(run, *member_of(communicator, rank));
       finding.evidence.push_back(
-          fmt::format("rank {} was told of {}{}", rank.value, result_text("nccl", text.async_error),
+          fmt::format("rank {} got {} from NCCL{}", rank.value, result_text("nccl", text.async_error),
                       text.errored == 0 ? "" : " at " + run_time(run, text.errored)));
     }
   }
