@@ -157,6 +157,7 @@ std::vector<CardActor> culprits_of(const Run& run, const Finding& finding) {
     if (actor.frames.empty() && actor.ranks.size() == 1) {
       actor.frames = last_frames(run, actor.ranks.front());
     }
+    tell_wait_in_cycle(run, finding, actor);
     actors.push_back(std::move(actor));
   }
   std::sort(actors.begin(), actors.end(),
