@@ -40,16 +40,27 @@ function waitOf(rank: number, communicator: string): number | undefined {
   return edge && (edge.message ? 0 : edge.sequence);
 }
 
+// Groups of one name that share no rank, as those of tensor parallelism, are one column.
+function columnsOf(communicators: Communicator[]): Communicator[][] {
+  const columns: Communicator[][] = [];
+  for (const one of communicators) {
+    const column = columns.find((same) => same[0]!.name === one.name && !same.some((other) => other.ranks.some((rank) => one.ranks.includes(rank))));
+    if (column) column.push(one); else columns.push([one]);
+  }
+  return columns;
+}
+
 function matrix(all: Cell[], communicators: Communicator[]): HTMLElement {
-  const shown = communicators.filter((c) => c.seq.some((last) => last > 0)).slice(0, 24);
+  const shown = columnsOf(communicators.filter((c) => c.seq.some((last) => last > 0))).slice(0, 24);
   const leading = data.findings[data.leading], ofCollective = leading?.sequence !== undefined && !["ncclSend", "ncclRecv"].includes(leading.operation ?? "");
   return h("div", { class: "scroll" }, h("table", { class: "matrix" },
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "rank"), ...shown.map((c) => h("th", { scope: "col" }, c.name, c.leading ? " \u2190" : "")), h("th", { scope: "col" }, "state"))),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "rank"), ...shown.map((same) => h("th", { scope: "col" }, same[0]!.name.replaceAll("_", "_\u200b"), same.some((c) => c.leading) ? " \u2190" : "")), h("th", { scope: "col" }, "state"))),
     h("tbody", {}, ...all.map((cell) => h("tr", { class: cell.state },
       h("th", { scope: "row" }, String(cell.rank)),
-      ...shown.map((c) => {
+      ...shown.map((same) => {
+        const c = same.find((one) => one.ranks.includes(cell.rank));
+        if (!c) return h("td", { class: "quiet" }, "\u2013");
         const member = c.ranks.indexOf(cell.rank);
-        if (member < 0) return h("td", { class: "quiet" }, "\u2013");
         const own = c.seq[member]!, others = Math.max(0, ...c.seq.filter((_, i) => i !== member));
         const behind = own < others, blamed = ofCollective && c.leading && cell.state === "culprit";
         // Who waits is not to blame for being behind.
