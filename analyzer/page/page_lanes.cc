@@ -133,7 +133,7 @@ std::optional<Rank> peer_of(const Run& run, const Communicator& communicator,
 // "ncclAllReduce", "ncclSend to rank 0"
 std::string call_text(const OperationText& operation, std::optional<Rank> peer,
                       const ProcessTrace& trace) {
-  const std::string call = call_name(trace, operation.call);
+  std::string call = call_name(trace, operation.call);
   if (operation.collective || operation.peer < 0) {
     return call;
   }
