@@ -95,7 +95,7 @@ std::string text_of(const Run& run, const FindingsReport& report, const JobNow& 
   if (now.looked_at == 0) {
     text += "\nnone of these processes runs any more\n";
   } else {
-    text += fmt::format("\nwhat {} process{} right now (two looks, {} apart{}):\n", now.looked_at,
+    text += fmt::format("\nwhat {} process{} right now (two samples, {} apart{}):\n", now.looked_at,
                         now.looked_at == 1 ? " does" : "es do", seconds(options.job.interval),
                         options.job.stop
                             ? fmt::format("; no thread was stopped for more than {:.1f} ms",

@@ -26,7 +26,7 @@ const Command kCommands[] = {
     {"diff", "compare two runs", declare_diff},
     {"report", "tables: where time and memory went", declare_report},
     {"dump", "print every record as text", declare_dump},
-    {"telemetry", "record what the GPUs of this host say of themselves, beside a job",
+    {"telemetry", "record clocks, errors and links of this host's GPUs while a job runs",
      declare_telemetry},
     {"collect", "pack this host's traces into a shared folder", declare_collect},
     {"import", "convert other tools' files", declare_import},

@@ -142,8 +142,8 @@ std::string recorded_text(const std::string& folder, int64_t since_ns, const std
   if (count == 0) {
     const std::string why = preload_obstacle(program);
     return fmt::format("nothing recorded in {}: {}", as_typed(folder),
-                       why.empty() ? "no process that records there used CUDA or NCCL (started "
-                                     "without LD_PRELOAD, or linked statically, none records)"
+                       why.empty() ? "no process used CUDA or NCCL, or those that did were not "
+                                     "recorded (linked statically, or started without LD_PRELOAD)"
                                    : program + " " + why);
   }
   const std::string how_many =

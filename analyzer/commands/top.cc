@@ -279,8 +279,8 @@ void declare_top(CLI::App& command, Invocation& invocation) {
   auto options = std::make_shared<TopOptions>();
   add_traces(command, options->traces);
   command.add_flag("--all", options->all, "every process of this machine that is being recorded");
-  command.add_flag("--once", options->once, "print one look and exit");
-  command.add_option("--interval", options->interval, "time between two looks")
+  command.add_flag("--once", options->once, "print one sample and exit");
+  command.add_option("--interval", options->interval, "time between two samples")
       ->capture_default_str();
   command
       .add_option("--hang-after", options->blocked_after,

@@ -165,7 +165,7 @@ std::string threads_text(const Run& run, const Ranks& culprits) {
       out += fmt::format("{} {}{}: {} {}{}\n", among(group.ranks, culprits).empty() ? ' ' : '>',
                          ranks_text(group.ranks), culprits_text(group.ranks, culprits),
                          printable(who(thread)), printable(doing_text(thread)),
-                         group.steady ? "" : " (moved between the two looks)");
+                         group.steady ? "" : " (moved between the two samples)");
       add_frames(thread.python, kMostPython, out);
       if (!thread.python.empty() && !thread.native.empty()) {
         out += "      -- native\n";

@@ -97,15 +97,17 @@ PageJson data_of(const Run& run, const FindingsReport& report, const PageOptions
     run_stage(std::string("page: ") + name, [&] { json[name] = make(); });
   };
   const Ranks culprits = page_culprits(first, report.findings);
+  ShownWaits shown;
+  run_stage("page: shown waits", [&] { shown = shown_waits(run, first); });
   part("card", [&] {
     CardOptions card = options.card;
     card.source_lines = 2;
     return first == nullptr ? PageJson() : page_card(card_of(run, *first, card, report.findings));
   });
-  part("ranks", [&] { return page_ranks(run, report.findings, culprits, texts); });
+  part("ranks", [&] { return page_ranks(run, shown, report.findings, culprits, texts); });
   part("communicators", [&] { return page_communicators(run, first); });
-  part("lanes", [&] { return page_lanes(run, first, culprits, texts); });
-  part("waits", [&] { return page_waits(run, culprits); });
+  part("lanes", [&] { return page_lanes(run, shown, first, culprits, texts); });
+  part("waits", [&] { return page_waits(run, shown, culprits); });
   part("stacks", [&] { return page_stacks(run, culprits, texts); });
   part("memory", [&] { return page_memory(run, report.findings, options, texts); });
   part("steps", [&] { return page_steps(run.profile.get(), texts); });

@@ -13,6 +13,7 @@
 #include "analyzer/model/divergence/narrow_divergences.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/run.h"
+#include "analyzer/page/shown_waits.h"
 #include "analyzer/reporters/card.h"
 
 namespace traintrace {
@@ -46,12 +47,12 @@ std::optional<TimeNs> page_exit(const Run& run, const RankState& state);
 std::string page_activity(const Activity& activity);
 
 // Times are in us since the start of the run.  `leading`: may be null.
-PageJson page_ranks(const Run& run, const std::vector<Finding>& findings, const Ranks& culprits,
-                    TextTable& texts);
+PageJson page_ranks(const Run& run, const ShownWaits& shown, const std::vector<Finding>& findings,
+                    const Ranks& culprits, TextTable& texts);
 PageJson page_communicators(const Run& run, const Finding* leading);
-PageJson page_lanes(const Run& run, const Finding* leading, const Ranks& culprits,
-                    TextTable& texts);
-PageJson page_waits(const Run& run, const Ranks& culprits);
+PageJson page_lanes(const Run& run, const ShownWaits& shown, const Finding* leading,
+                    const Ranks& culprits, TextTable& texts);
+PageJson page_waits(const Run& run, const ShownWaits& shown, const Ranks& culprits);
 PageJson page_stacks(const Run& run, const Ranks& culprits, TextTable& texts);
 PageJson page_memory(const Run& run, const std::vector<Finding>& findings,
                      const PageOptions& options, TextTable& texts);

@@ -9,8 +9,8 @@
 #include "analyzer/model/process/ending.h"
 #include "analyzer/model/process/threads_now.h"
 #include "analyzer/model/waiting/host_functions.h"
-#include "analyzer/model/waiting/stalls.h"
 #include "analyzer/page/page_data.h"
+#include "analyzer/text/units.h"
 #include "analyzer/thresholds.h"
 
 namespace traintrace {
@@ -21,13 +21,14 @@ constexpr size_t kMostBars = 120;  // of a lane
 
 struct Bar {
   TimeNs begin = 0, end = 0;
-  size_t communicator = 0;
+  std::optional<size_t> communicator = std::nullopt;  // in Run::communicators
   uint64_t sequence = 0;
-  std::string text;
+  std::string text = {};
   const char* kind = "done";  // done, enqueued, waits, instead
   uint32_t stack = 0;
   bool collective = false;
-  bool is_headline = false;  // what the verdict is about
+  std::optional<Rank> peer = std::nullopt;  // of a message
+  bool is_headline = false;                 // what the verdict is about
 };
 
 // As model/waiting/waits.cc has it of those that wait: its end, if that was noted within a moment.
@@ -76,7 +77,7 @@ Ranks chosen(const Run& run, const Finding* leading, const Ranks& culprits) {
 }
 
 // Messages have numbers of their own for each peer: what waits is known by when it was entered.
-const Waiter* waiter_in(const Run& run, Rank rank, size_t communicator,
+const Waiter* waiter_in(const std::vector<Wait>& waits, Rank rank, size_t communicator,
                         const OperationText& operation) {
   const auto is_it = [&](const Wait& wait, const Waiter& waiter) {
     const bool message = wait.kind == WaitKind::kReceive || wait.kind == WaitKind::kSend;
@@ -85,7 +86,7 @@ const Waiter* waiter_in(const Run& run, Rank rank, size_t communicator,
                           (wait.kind == WaitKind::kReceive) == operation.receive
                     : wait.sequence == operation.sequence);
   };
-  for (const Wait& wait : run.waits.waits) {
+  for (const Wait& wait : waits) {
     for (const Waiter& waiter : wait.waiters) {
       if (wait.communicator == communicator && is_it(wait, waiter)) {
         return &waiter;
@@ -117,19 +118,27 @@ std::string held_up_text(const Run& run, const RankState& state, const Operation
                      place.empty() ? "" : " at " + place);
 }
 
-// "ncclAllReduce", "ncclSend to rank 0"
-std::string call_text(const Run& run, const Communicator& communicator,
-                      const OperationText& operation, const ProcessTrace& trace) {
-  const std::string call = call_name(trace, operation.call);
+// Of a message; nothing: it is a collective, or of that member nothing is known.
+std::optional<Rank> peer_of(const Run& run, const Communicator& communicator,
+                            const OperationText& operation) {
   if (operation.collective || operation.peer < 0) {
-    return call;
+    return std::nullopt;
   }
   const auto peer = std::find_if(
       communicator.members.begin(), communicator.members.end(),
       [&](const Member& member) { return text_of(run, member).rank == operation.peer; });
-  return fmt::format("{} {} {} {}", call, operation.receive ? "from" : "to",
-                     peer == communicator.members.end() ? "peer" : "rank",
-                     peer == communicator.members.end() ? operation.peer : peer->rank.value);
+  return peer == communicator.members.end() ? std::nullopt : std::optional(peer->rank);
+}
+
+// "ncclAllReduce", "ncclSend to rank 0"
+std::string call_text(const OperationText& operation, std::optional<Rank> peer,
+                      const ProcessTrace& trace) {
+  std::string call = call_name(trace, operation.call);
+  if (operation.collective || operation.peer < 0) {
+    return call;
+  }
+  return fmt::format("{} {} {} {}", call, operation.receive ? "from" : "to", peer ? "rank" : "peer",
+                     peer ? peer->value : operation.peer);
 }
 
 bool is_one_of(CommunicatorId id, const std::vector<FindingCommunicator>& communicators) {
@@ -137,8 +146,56 @@ bool is_one_of(CommunicatorId id, const std::vector<FindingCommunicator>& commun
                      [&](const FindingCommunicator& each) { return each.id == id; });
 }
 
-// Marks what the verdict is about: the collective of its number, by each rank's own count, and of
-// messages the last one from the line that the verdict names.
+bool is_message(const Finding& finding) {
+  return finding.operation == "ncclSend" || finding.operation == "ncclRecv";
+}
+
+bool is_of_number(const Bar& bar, const Finding& finding) {
+  return finding.sequence && bar.sequence >= *finding.sequence &&
+         bar.sequence <= finding.sequence_last.value_or(*finding.sequence);
+}
+
+// From one side of the finding to another.
+bool is_between_sides(const Finding& finding, Rank rank, Rank peer) {
+  const auto side_of = [&](Rank each) {
+    return std::find_if(finding.sides.begin(), finding.sides.end(),
+                        [&](const Ranks& side) { return contains(side, each); });
+  };
+  return side_of(rank) != finding.sides.end() && side_of(peer) != finding.sides.end() &&
+         side_of(rank) != side_of(peer);
+}
+
+// The message of its number between those that the verdict sets apart; one without a number, or
+// that went to another peer than it should have, is the newest from the line that it names.
+Bar* headline_message(const Run& run, const RankState& state, const Finding& leading,
+                      std::vector<Bar>& bars) {
+  const bool by_line = !leading.sequence || leading.code == "p2p.wrong-peer" ||
+                       leading.code == "p2p.against-collective";
+  const auto place = std::find_if(leading.where.begin(), leading.where.end(),
+                                  [&](const CodePlace& at) { return at.rank == state.rank; });
+  Bar* found = nullptr;
+  std::pair best = {false, false};  // between the sides, from the line
+  for (Bar& bar : bars) {
+    if (bar.collective || !bar.communicator ||
+        run.communicators[*bar.communicator].id != leading.communicator->id) {
+      continue;
+    }
+    const bool there = place != leading.where.end() && page_place(trace_of(run, state), state.rank,
+                                                                  bar.stack) == place_text(*place);
+    const bool between = bar.peer && is_between_sides(leading, state.rank, *bar.peer);
+    const bool meant =
+        leading.sequence ? is_of_number(bar, leading) && (between || !is_over(bar)) : !is_over(bar);
+    const std::pair own = {meant && between, there};
+    if ((meant || (by_line && there)) && own >= best) {
+      found = &bar;
+      best = own;
+    }
+  }
+  return found;
+}
+
+// Marks what the verdict is about: the collective of its number, by each rank's own count, or the
+// message.
 void mark_headline(const Run& run, const RankState& state, const Finding* leading,
                    std::vector<Bar>& bars) {
   if (leading == nullptr || leading->severity == Severity::kInfo) {
@@ -146,37 +203,64 @@ void mark_headline(const Run& run, const RankState& state, const Finding* leadin
   }
   if (!leading->communicators.empty()) {  // a cycle
     for (Bar& bar : bars) {
-      bar.is_headline = std::string_view(bar.kind) == "waits" &&
-                        is_one_of(run.communicators[bar.communicator].id, leading->communicators);
+      bar.is_headline = std::string_view(bar.kind) == "waits" && bar.communicator &&
+                        is_one_of(run.communicators[*bar.communicator].id, leading->communicators);
     }
     return;
   }
   if (!leading->communicator) {
     return;
   }
-  const bool of_messages = leading->code.starts_with("p2p.");
-  const auto place = std::find_if(leading->where.begin(), leading->where.end(),
-                                  [&](const CodePlace& at) { return at.rank == state.rank; });
-  for (auto bar = bars.rbegin(); bar != bars.rend(); ++bar) {
-    if (run.communicators[bar->communicator].id != leading->communicator->id || bar->text.empty() ||
-        bar->collective == of_messages) {
-      continue;
-    }
-    const bool is_of_number = leading->sequence && bar->sequence >= *leading->sequence &&
-                              bar->sequence <= leading->sequence_last.value_or(*leading->sequence);
-    const bool is_of_line =
-        place != leading->where.end() &&
-        page_place(trace_of(run, state), state.rank, bar->stack) == place_text(*place);
-    if (of_messages ? is_of_line : is_of_number) {
+  const bool of_both = leading->code == "p2p.against-collective";
+  if (is_message(*leading) || of_both) {
+    const bool takes_part =
+        !of_both || (!leading->sides.empty() && contains(leading->sides.front(), state.rank));
+    if (Bar* const bar = takes_part ? headline_message(run, state, *leading, bars) : nullptr) {
       bar->is_headline = true;
-      if (of_messages) {
-        return;
+      return;
+    }
+  }
+  for (Bar& bar : bars) {
+    // What has no number is waited in: the creation of a communicator, its end.
+    const bool unnumbered = !leading->sequence && bar.sequence == 0 && !is_over(bar);
+    bar.is_headline = !is_message(*leading) && bar.communicator && bar.collective &&
+                      run.communicators[*bar.communicator].id == leading->communicator->id &&
+                      (is_of_number(bar, *leading) || unnumbered);
+  }
+}
+
+// Waits that are no operation: for the creation of a communicator, for its end.
+void add_other_waits(Rank rank, const std::vector<Wait>& waits, std::vector<Bar>& bars) {
+  for (const Wait& wait : waits) {
+    for (const Waiter& waiter : wait.waiters) {
+      if (wait.kind == WaitKind::kInit && waiter.rank == rank && waiter.since != 0) {
+        Bar bar{waiter.since,      std::max(waiter.since, waiter.until),
+                wait.communicator, 0,
+                wait.operation,    "waits",
+                waiter.stack};
+        bar.collective = true;
+        bars.push_back(std::move(bar));
       }
     }
   }
 }
 
-std::vector<Bar> bars_of(const Run& run, const RankState& state, const std::vector<Stall>& stalls) {
+// Who waits in none of these, because of others that do, is inside a call.
+void add_open_call(const Run& run, const RankState& state, const Finding& leading,
+                   std::vector<Bar>& bars) {
+  const auto activity = activity_of(run, state);
+  if (activity && activity->open && activity->queries == 0 &&
+      std::all_of(bars.begin(), bars.end(), is_over)) {
+    Bar bar{activity->time, std::max(activity->time, there_until(state)),
+            std::nullopt,   0,
+            activity->call, "waits",
+            activity->stack};
+    bar.is_headline = activity->call == leading.operation;
+    bars.push_back(std::move(bar));
+  }
+}
+
+std::vector<Bar> bars_of(const Run& run, const RankState& state, const ShownWaits& shown) {
   const ProcessTrace& trace = trace_of(run, state);
   std::vector<Bar> bars;
   for (size_t i = 0; i < run.communicators.size(); ++i) {
@@ -185,15 +269,17 @@ std::vector<Bar> bars_of(const Run& run, const RankState& state, const std::vect
       continue;
     }
     for (const OperationText& operation : text_of(run, *member).recent) {
+      const std::optional<Rank> peer = peer_of(run, run.communicators[i], operation);
       Bar bar{operation.enter, std::max(operation.leave, operation.completed), i,
-              operation.sequence, call_text(run, run.communicators[i], operation, trace)};
+              operation.sequence, call_text(operation, peer, trace)};
       bar.stack = operation.stack;
+      bar.peer = peer;
       bar.collective = operation.collective;
       // Its host had handed it to the GPU by then; when it was over is not known.
       bar.kind = operation.completed == 0 ? "enqueued" : "done";
-      const Waiter* const waiter = waiter_in(run, state.rank, i, operation);
+      const Waiter* const waiter = waiter_in(shown.waits, state.rank, i, operation);
       if (waiter != nullptr ||
-          (operation.collective && is_stalled(stalls, state.rank, i, operation.sequence))) {
+          (operation.collective && is_stalled(shown.stalls, state.rank, i, operation.sequence))) {
         bar.kind = "waits";
         // As long as the card says.
         bar.end = std::max(waiter == nullptr ? there_until(state) : waiter->until, operation.enter);
@@ -208,12 +294,28 @@ std::vector<Bar> bars_of(const Run& run, const RankState& state, const std::vect
       }
     }
   }
+  add_other_waits(state.rank, shown.waits, bars);
   std::stable_sort(bars.begin(), bars.end(),
                    [](const Bar& a, const Bar& b) { return a.begin < b.begin; });
   if (bars.size() > kMostBars) {
     bars.erase(bars.begin(), bars.end() - kMostBars);
   }
   return bars;
+}
+
+// What a culprit did until it came.
+void add_late(TimeNs parted, std::vector<Bar>& bars) {
+  const auto late =
+      std::find_if(bars.begin(), bars.end(), [](const Bar& bar) { return bar.is_headline; });
+  if (late == bars.end() || late->begin <= parted) {
+    return;
+  }
+  TimeNs begin = parted;
+  for (auto bar = bars.begin(); bar != late; ++bar) {
+    begin = std::max(begin, bar->end);
+  }
+  const std::string text = "late by " + duration_text(late->begin - parted);
+  bars.insert(late, Bar{begin, late->begin, std::nullopt, 0, text, "instead"});
 }
 
 // What a culprit does while the others wait.
@@ -226,7 +328,7 @@ void add_instead(const Run& run, const RankState& state, TimeNs parted, std::vec
   Bar bar{
       activity && activity->open ? std::max(activity->time, begin) : begin,
       page_exit(run, state).value_or(std::max(there_until(state), activity ? activity->time : 0)),
-      0,
+      std::nullopt,
       0,
       "",
       "instead"};
@@ -244,11 +346,32 @@ void add_instead(const Run& run, const RankState& state, TimeNs parted, std::vec
   }
 }
 
+// When the first rank entered the collective that the culprit came late to; 0: that is not kept.
+TimeNs first_entered(const Run& run, const Finding& late) {
+  TimeNs first = 0;
+  for (const Communicator& communicator : run.communicators) {
+    if (!late.communicator || communicator.id != late.communicator->id) {
+      continue;
+    }
+    for (const Member& member : communicator.members) {
+      for (const OperationText& operation : text_of(run, member).recent) {
+        if (operation.collective && operation.sequence == late.sequence && operation.enter != 0) {
+          first = first == 0 ? operation.enter : std::min(first, operation.enter);
+        }
+      }
+    }
+  }
+  return first;
+}
+
 // When the first of those that wait entered what they wait in; 0: no rank waits.
 TimeNs parted_at(const Run& run, const Finding* leading, const std::vector<Stall>& stalls) {
   TimeNs first = 0;
   if (leading == nullptr || leading->severity == Severity::kInfo) {
     return first;
+  }
+  if (leading->code == "collective.late-rank") {
+    return first_entered(run, *leading);
   }
   for (const Wait& wait : run.waits.waits) {
     for (const Waiter& waiter : wait.waiters) {
@@ -264,15 +387,24 @@ TimeNs parted_at(const Run& run, const Finding* leading, const std::vector<Stall
       }
     }
   }
+  const bool waited = std::any_of(leading->values.begin(), leading->values.end(),
+                                  [](const auto& value) { return value.first == "waited_ns"; });
+  for (const Rank rank : first == 0 && waited ? leading->victims : Ranks()) {
+    const RankState* const state = state_of(run, rank);
+    const auto activity = state == nullptr ? std::nullopt : activity_of(run, *state);
+    if (activity && activity->open && activity->queries == 0) {  // the end of a communicator, say
+      first = first == 0 ? activity->time : std::min(first, activity->time);
+    }
+  }
   return first;
 }
 
 }  // namespace
 
-PageJson page_lanes(const Run& run, const Finding* leading, const Ranks& culprits,
-                    TextTable& texts) {
-  const std::vector<Stall> stalls = find_stalls(run);
-  const TimeNs parted = parted_at(run, leading, stalls);
+PageJson page_lanes(const Run& run, const ShownWaits& shown, const Finding* leading,
+                    const Ranks& culprits, TextTable& texts) {
+  const TimeNs parted = parted_at(run, leading, shown.stalls);
+  const bool late = leading != nullptr && leading->code == "collective.late-rank";
   PageJson json = {{"parted", parted == 0 ? PageJson() : PageJson(page_us(run, parted))},
                    {"end", page_us(run, run.end)},
                    {"lanes", PageJson::array()}};
@@ -284,10 +416,14 @@ PageJson page_lanes(const Run& run, const Finding* leading, const Ranks& culprit
       continue;
     }
     const bool culprit = contains(culprits, rank) && parted != 0;
-    std::vector<Bar> bars = bars_of(run, *state, stalls);
+    std::vector<Bar> bars = bars_of(run, *state, shown);
     mark_headline(run, *state, leading, bars);
-    if (culprit && (bars.empty() || is_over(bars.back()))) {
+    if (culprit && late) {
+      add_late(parted, bars);
+    } else if (culprit && (bars.empty() || is_over(bars.back()))) {
       add_instead(run, *state, parted, bars);
+    } else if (parted != 0 && contains(leading->victims, rank)) {
+      add_open_call(run, *state, *leading, bars);
     }
     PageJson lane = {{"rank", rank.value},
                      {"role", culprit                                                  ? "culprit"
@@ -306,8 +442,8 @@ PageJson page_lanes(const Run& run, const Finding* leading, const Ranks& culprit
       lane["silent"] = page_us(run, *silent);
     }
     for (const Bar& bar : bars) {
-      const std::string name =
-          std::string_view(bar.kind) == "instead" ? "" : run.communicators[bar.communicator].name;
+      const bool named = bar.communicator && std::string_view(bar.kind) != "instead";
+      const std::string name = named ? run.communicators[*bar.communicator].name : "";
       lane["bars"].push_back({page_us(run, bar.begin), page_us(run, bar.end), texts.index(name),
                               bar.sequence, texts.index(bar.text), bar.kind});
       if (bar.is_headline) {

@@ -81,7 +81,9 @@ PageJson page_environment(const Run& run) {
   for (const RankState& state : run.ranks) {
     const ProcessTrace& trace = trace_of(run, state);
     for (const auto& [key, value] : trace.facts) {
-      if (key == "command-line") {  // pages are sent to others, and passwords stand in some
+      // Pages are sent to others, and passwords stand in some command lines; what dumps exchanged
+      // is for the analyzer.
+      if (key == "command-line" || key == "exchanged") {
         continue;
       }
       std::string text = value.substr(0, kLongest);

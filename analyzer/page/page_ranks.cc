@@ -44,19 +44,27 @@ bool is_about_waiting(const Finding& finding) {
                       [&](std::string_view part) { return finding.code.starts_with(part); }));
 }
 
-Ranks waiting_ranks(const Run& run, const std::vector<Finding>& findings) {
+Ranks waiting_ranks(const Run& run, const ShownWaits& shown, const std::vector<Finding>& findings) {
   Ranks ranks;
   for (const Hang& hang : run.waits.hangs) {
     for (const Rank rank : hang.victims) {
       insert(ranks, rank);
     }
   }
-  for (const Wait& wait : run.waits.waits) {  // as the lanes have it
+  const auto add = [&](Rank rank) {
+    const RankState* const state = state_of(run, rank);
+    if (state != nullptr && !exited_normally(run, *state)) {
+      insert(ranks, rank);
+    }
+  };
+  for (const Wait& wait : shown.waits) {
     for (const Waiter& waiter : wait.waiters) {
-      const RankState* const state = state_of(run, waiter.rank);
-      if (state != nullptr && !exited_normally(run, *state)) {
-        insert(ranks, waiter.rank);
-      }
+      add(waiter.rank);
+    }
+  }
+  for (const Stall& stall : shown.of_verdict ? shown.stalls : std::vector<Stall>()) {
+    for (const StalledRank& stalled : stall.ranks) {
+      add(stalled.rank);
     }
   }
   for (const Finding& finding : findings) {
@@ -156,15 +164,15 @@ std::string page_activity(const Activity& activity) {
                               : "after " + activity.call;
 }
 
-PageJson page_ranks(const Run& run, const std::vector<Finding>& findings, const Ranks& culprits,
-                    TextTable& texts) {
+PageJson page_ranks(const Run& run, const ShownWaits& shown, const std::vector<Finding>& findings,
+                    const Ranks& culprits, TextTable& texts) {
   PageJson json = {
       {"rank", PageJson::array()},   {"host", PageJson::array()},  {"pid", PageJson::array()},
       {"gpu", PageJson::array()},    {"state", PageJson::array()}, {"last", PageJson::array()},
       {"place", PageJson::array()},  {"at", PageJson::array()},    {"ended", PageJson::array()},
       {"exited", PageJson::array()}, {"peak", PageJson::array()},  {"late", PageJson::array()},
       {"step", PageJson::array()}};
-  const Ranks waiting = waiting_ranks(run, findings);
+  const Ranks waiting = waiting_ranks(run, shown, findings);
   const std::map<int, int64_t> late = lateness(run);
   const std::map<int, int64_t> steps = step_times(run);
   for (const RankState& state : run.ranks) {

@@ -10,7 +10,6 @@
 #include "analyzer/model/process/ending.h"
 #include "analyzer/model/process/threads_now.h"
 #include "analyzer/model/waiting/host_functions.h"
-#include "analyzer/model/waiting/stalls.h"
 #include "analyzer/page/page_data.h"
 
 namespace traintrace {
@@ -20,26 +19,34 @@ namespace {
 constexpr size_t kMostNodes = 400;
 constexpr size_t kMostEdges = 2000;
 
-// In which waits a rank waits, and in which it is waited for.
-using Signature = std::pair<std::set<size_t>, std::set<size_t>>;
+// Ranks of one state are drawn as one: in which waits they wait, and in which they are waited for.
+struct Signature {
+  std::set<size_t> waits, awaited;
+  bool culprit = false;
+  auto operator<=>(const Signature&) const = default;  // NOLINT(modernize-use-nullptr)
+};
 
-std::map<Rank, Signature> signatures(const std::vector<Wait>& waits) {
+std::map<Rank, Signature> signatures(const std::vector<Wait>& waits, const Ranks& culprits) {
   std::map<Rank, Signature> all;
   for (size_t i = 0; i < waits.size(); ++i) {
     for (const Waiter& waiter : waits[i].waiters) {
-      all[waiter.rank].first.insert(i);
+      all[waiter.rank].waits.insert(i);
     }
     for (const Awaited& awaited : waits[i].awaited) {
-      all[awaited.rank].second.insert(i);
+      all[awaited.rank].awaited.insert(i);
     }
+  }
+  for (auto& [rank, signature] : all) {
+    signature.culprit = contains(culprits, rank);
   }
   return all;
 }
 
 // Waits in what all have entered, for those whose GPU a host function keeps from it.
-std::vector<Wait> waits_for_functions(const Run& run, std::map<Rank, std::string>& functions) {
+std::vector<Wait> waits_for_functions(const Run& run, const std::vector<Stall>& stalls,
+                                      std::map<Rank, std::string>& functions) {
   std::vector<Wait> waits;
-  for (const Stall& stall : find_stalls(run)) {
+  for (const Stall& stall : stalls) {
     Wait wait;
     wait.communicator = stall.communicator;
     wait.sequence = stall.sequence;
@@ -142,12 +149,12 @@ PageJson edge_json(const Run& run, const Wait& wait, const Ranks& waiting, Rank 
 
 }  // namespace
 
-PageJson page_waits(const Run& run, const Ranks& culprits) {
+PageJson page_waits(const Run& run, const ShownWaits& shown, const Ranks& culprits) {
   std::map<Signature, Ranks> groups;
   std::map<Rank, std::string> functions;  // that keep its GPU: where they were enqueued
-  std::vector<Wait> waits = waits_for_functions(run, functions);
-  waits.insert(waits.begin(), run.waits.waits.begin(), run.waits.waits.end());
-  for (const auto& [rank, signature] : signatures(waits)) {
+  std::vector<Wait> waits = waits_for_functions(run, shown.stalls, functions);
+  waits.insert(waits.begin(), shown.waits.begin(), shown.waits.end());
+  for (const auto& [rank, signature] : signatures(waits, culprits)) {
     insert(groups[signature], rank);
   }
   PageJson json = {{"nodes", PageJson::array()}, {"edges", PageJson::array()}, {"left_out", 0}};
@@ -158,12 +165,12 @@ PageJson page_waits(const Run& run, const Ranks& culprits) {
       continue;
     }
     const auto function = functions.find(ranks.front());
-    const auto [call, place] = !signature.first.empty() ? std::pair<std::string, std::string>()
+    const auto [call, place] = !signature.waits.empty() ? std::pair<std::string, std::string>()
                                : function == functions.end()
                                    ? doing(run, ranks.front())
                                    : std::pair("in a host function", function->second);
     json["nodes"].push_back({{"ranks", page_json(ranks)},
-                             {"culprit", contains(culprits, ranks.front())},
+                             {"culprit", signature.culprit},
                              {"doing", call},
                              {"at", place}});
   }
@@ -172,8 +179,8 @@ PageJson page_waits(const Run& run, const Ranks& culprits) {
   for (const auto& [waiting, ranks] : groups) {
     size_t to = 0;
     for (const auto& [awaited, others] : groups) {
-      for (const size_t i : waiting.first) {
-        if (awaited.second.contains(i) && from < kMostNodes && to < kMostNodes &&
+      for (const size_t i : waiting.waits) {
+        if (awaited.awaited.contains(i) && from < kMostNodes && to < kMostNodes &&
             json["edges"].size() < kMostEdges) {
           PageJson edge = edge_json(run, waits[i], ranks, others.front());
           edge["from"] = from;

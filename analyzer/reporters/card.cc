@@ -44,9 +44,9 @@ int device_of(const Run& run, const RankState& state) {
   return -1;
 }
 
-// "is inside", "are inside"
+// "has been inside", "were inside"
 const char* be(bool over, bool many) {
-  return over ? (many ? "were" : "was") : many ? "are" : "is";
+  return over ? (many ? "were" : "was") : many ? "have been" : "has been";
 }
 
 // What a rank did last, and when or how often.
@@ -72,7 +72,7 @@ Doing doing_of(const Run& run, Rank rank, const std::string& elsewhere, bool man
   if (state->ending == Ending::kExited) {
     what = fmt::format("exited with status {}; ", trace_of(run, *state).exit_status);
   } else if (state->ending == Ending::kGone) {
-    what = fmt::format("{} gone; ", be(false, many));
+    what = many ? "are gone; " : "is gone; ";
   } else if (const auto silent = silent_since(run, *state)) {
     what = fmt::format("silent since {}; ", run_time(run, *silent));
   }
@@ -157,6 +157,7 @@ std::vector<CardActor> culprits_of(const Run& run, const Finding& finding) {
     if (actor.frames.empty() && actor.ranks.size() == 1) {
       actor.frames = last_frames(run, actor.ranks.front());
     }
+    tell_wait_in_cycle(run, finding, actor);
     actors.push_back(std::move(actor));
   }
   std::sort(actors.begin(), actors.end(),
@@ -463,6 +464,9 @@ Card card_of(const Run& run, const Finding& finding, const CardOptions& options,
   }
   for (CardActor& actor : card.actors) {
     actor.doing = for_people(with_wall_clock(actor.doing, run.start));
+    for (const CodePlace& frame : actor.frames) {  // as the evidence has a stack
+      told.insert(fmt::format("    {} at {}:{}", frame.function, frame.file, frame.line));
+    }
     if (!actor.frames.empty()) {
       actor.source = source_lines(actor.frames.front(), run.start, options.source_lines);
     }

@@ -91,6 +91,21 @@ std::string waits_in(const Run& run, const Blocked& blocked) {
                      what.size() > 4 ? "; " + what.substr(4) : "");  // behind " of "
 }
 
+// The oldest wait of those ranks; null: none is known.
+const Wait* wait_of(const Run& run, const Ranks& ranks) {
+  const Wait* oldest = nullptr;
+  TimeNs since = 0;
+  for (const Wait& wait : run.waits.waits) {
+    for (const Waiter& waiter : wait.waiters) {
+      if (contains(ranks, waiter.rank) && (oldest == nullptr || waiter.since < since)) {
+        oldest = &wait;
+        since = waiter.since;
+      }
+    }
+  }
+  return oldest;
+}
+
 // By operation and line; of different communicators together.
 std::vector<Blocked> blocked_in_waits(const Run& run, const Finding& finding, Ranks& rest) {
   using Key = std::tuple<std::string, std::string, int, size_t>;
@@ -152,6 +167,19 @@ CardActor folded(const std::vector<Blocked>& all, size_t first) {
 
 }  // namespace
 
+void tell_wait_in_cycle(const Run& run, const Finding& finding, CardActor& actor) {
+  const Wait* const wait = finding.communicators.empty() ? nullptr : wait_of(run, actor.ranks);
+  if (wait == nullptr) {
+    return;
+  }
+  Blocked blocked;
+  blocked.actor.ranks = actor.ranks;
+  blocked.waits = {wait};
+  const size_t inside = actor.doing.find("inside ");
+  actor.doing = waits_in(run, blocked) +
+                (inside == std::string::npos ? "" : "; " + actor.doing.substr(inside));
+}
+
 std::vector<CardActor> card_victims(const Run& run, const Finding& finding, size_t most) {
   Ranks rest = finding.victims;
   std::vector<Blocked> all = blocked_in_waits(run, finding, rest);
@@ -169,8 +197,8 @@ std::vector<CardActor> card_victims(const Run& run, const Finding& finding, size
     // What has ended is blocked no more.
     if (ended_text(run, rest).empty()) {
       const std::string known = blocked.actor.doing;
-      blocked.actor.doing = (all.size() > 1 ? "blocked as a consequence" : "blocked") +
-                            (known.empty() ? "" : "; " + known);
+      const char* const blocked_text = all.size() > 1 ? "blocked as a consequence" : "blocked";
+      blocked.actor.doing = known.empty() ? blocked_text : blocked_text + (": " + known);
     }
   }
   std::stable_sort(all.begin(), all.end(),

@@ -11,4 +11,7 @@ namespace traintrace {
 // At most `most` actors; the last one of them stands for all the rest.
 std::vector<CardActor> card_victims(const Run& run, const Finding& finding, size_t most);
 
+// A culprit of a cycle waits as its victims do: in what, before what its host is inside.
+void tell_wait_in_cycle(const Run& run, const Finding& finding, CardActor& actor);
+
 }  // namespace traintrace

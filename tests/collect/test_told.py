@@ -5,8 +5,8 @@ import subprocess
 import job
 
 
-NOTHING = ("traintrace: nothing recorded in traintrace: no process that records there used CUDA or NCCL (started without LD_PRELOAD, or linked "
-           "statically, none records)\n")
+NOTHING = ("traintrace: nothing recorded in traintrace: no process used CUDA or NCCL, or those that did were not recorded (linked "
+           "statically, or started without LD_PRELOAD)\n")
 
 
 class Settings(job.Case):

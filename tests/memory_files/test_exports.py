@@ -84,7 +84,7 @@ class Exports(unittest.TestCase):
         self.assertEqual(found, blocks)
         self.assertEqual(sum(segment["allocated_size"] for segment in of_torch), totals["allocated"])
         others = {segment["category"]: segment["total_size"] for segment in snapshot["segments"] if segment["category"] != "PyTorch"}
-        self.assertEqual(others, {"the job": totals["own"], "cublas": totals["library"]})
+        self.assertEqual(others, {"the job": totals["own"], "cuBLAS": totals["library"]})
         return snapshot, totals
 
     def test_torch_snapshot(self):
@@ -121,7 +121,7 @@ class Exports(unittest.TestCase):
         self.assertEqual(everything, {"live_bytes": totals["allocated"] + others + totals["pinned"],
                                       "exit_bytes": totals["allocated"] + others + totals["pinned"],
                                       "peak_bytes": totals["peak"] + others + totals["pinned"]})
-        self.assertEqual([row["live_bytes"] for row in rows if row["owner"] == ["cublas"]], [totals["library"]])
+        self.assertEqual([row["live_bytes"] for row in rows if row["owner"] == ["cuBLAS"]], [totals["library"]])
         text, csv = (run("report", self.path("traces"), "--by=stack", f"--format={form}").stdout for form in ("text", "csv"))
         for output in (text, csv):
             self.assertRegex(output.splitlines()[0], r"live_bytes\W+peak_bytes\W+exit_bytes\W+growth_bytes_per_step\W+.*owner")
@@ -138,7 +138,7 @@ class Exports(unittest.TestCase):
             with open(self.export("collapsed", f"--bytes={which}"), encoding="utf-8") as file:
                 lines = [line.rsplit(" ", 1) for line in file.read().splitlines()]
             self.assertEqual(sum(int(count) for _, count in lines), blocks + totals["own"] + totals["library"] + totals["pinned"])
-            self.assertTrue(any(";cublas;" in stack and ";main (job.cc:" in stack for stack, _ in lines), lines)
+            self.assertTrue(any(";cuBLAS;" in stack and ";main (job.cc:" in stack for stack, _ in lines), lines)
 
     def test_heaptrack(self):
         _, _, totals = self.record()
@@ -176,7 +176,7 @@ class Exports(unittest.TestCase):
         _, _, totals = self.record()
         values, _ = self.decoded(self.export("perfetto"))
         self.assertEqual(values, {"device 0: in use": totals["allocated"] + totals["own"] + totals["library"], "device 0: the job": totals["own"],
-                                  "device 0: cublas": totals["library"], "device 0: PyTorch": totals["allocated"],
+                                  "device 0: cuBLAS": totals["library"], "device 0: PyTorch": totals["allocated"],
                                   "device 0: held by PyTorch's allocator": totals["reserved"], "host: in use": totals["pinned"],
                                   "host: the job": totals["pinned"]})
         with open(self.path("oom"), "w", encoding="utf-8") as file:

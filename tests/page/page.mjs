@@ -39,7 +39,24 @@ async function everywhere(one) {
   if (one.about) assert.equal(await page.locator("main > section").nth(1).getAttribute("id"), one.about, `${one.name}: what the verdict is about comes second`);
   if (one.screen) assert.ok(await page.locator(`#${one.screen} .picture`).count() > 0, `${one.name} has ${one.screen}`);
   await graph(one, page);
+  await headline(one, page);
   await done(one, opened);
+}
+
+// The lanes frame the call of the headline, and no other; the grid, the graph and the lanes mark the same ranks.
+async function headline(one, page) {
+  const { lanes, findings, leading, texts, ranks, waits } = JSON.parse(await page.textContent("#data"));
+  const { sequence, sequence_last: last = sequence, operation, severity, culprits, code, communicators } = findings[leading];
+  const bars = (lanes?.lanes ?? []).flatMap((lane) => lane.bars.map(([begin, end, , number, text, kind, framed]) => ({ rank: lane.rank, begin, end, number, text: texts[text], kind, framed })));
+  const framed = bars.filter((bar) => bar.framed === 1);
+  if (one.framed) assert.deepEqual(framed.map((bar) => `${bar.rank}: ${bar.text} #${bar.number}`), one.framed, `${one.name}: what is framed`);
+  if (sequence && !communicators && !code.startsWith("p2p.")) for (const bar of framed) assert.ok(bar.number >= sequence && bar.number <= last, `${one.name}: another call is framed`);
+  if (framed.length > 0) assert.ok(await page.evaluate(() => Number(document.querySelector("#moment canvas").dataset.framed)) > 0, `${one.name}: the frame is in sight`);
+  if (severity === "info" || !ranks) return;
+  const state = (rank) => texts[ranks.state[ranks.rank.indexOf(rank)]];
+  for (const { rank, kind } of bars) if (kind === "waits" && severity === "error" && operation) assert.notEqual(state(rank), "moving", `${one.name}: rank ${rank} waits in its lane`);
+  for (const node of waits?.nodes ?? []) for (const rank of node.ranks) assert.equal(node.culprit, state(rank) === "culprit", `${one.name}: rank ${rank} in the graph`);
+  if (culprits.length > 0 && !/^(latency|memory)/.test(code)) for (const rank of culprits) if (ranks.rank.includes(rank)) assert.equal(state(rank), "culprit", one.name);
 }
 
 async function verdict(one, { page, took }) {

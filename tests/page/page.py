@@ -216,6 +216,15 @@ def all_pages(folder):
         page("memory", out_of_memory, screen="memory"),
         page("numbers", of_numbers, screen="numbers", about="numbers"),
         *[lambda name=name: make(name, scenario(name, folder), folder, screen="waits") for name in ("p2p_cycle", "p2p_cycle_of_two_rings", "p2p_wrong_peer")],
+        # What the headline is about is framed: a call long before the end, a message by its number, what has no number.
+        *[lambda name=name, framed=framed: make(name, scenario(name, folder), folder, framed=framed) for name, framed in (
+            ("late_rank", [f"{rank}: ncclAllReduce #21" for rank in range(4)]),
+            ("alltoall_mismatch", ["1: ncclRecv from rank 2 #1", "2: ncclSend to rank 1 #1"]),
+            ("p2p_count_mismatch_then_agrees", ["0: ncclSend to rank 1 #2", "1: ncclRecv from rank 0 #2"]),
+            ("dead_rank_ahead_with_messages", ["0: ncclRecv from rank 1 #7", "1: ncclRecv from rank 2 #7", "2: ncclSend to rank 1 #7"]),
+            ("end_incomplete", [f"{rank}: ncclCommFinalize #0" for rank in (0, 1, 3)]),
+            ("skipped_call_long_ago", []))],
+        *[lambda name=name: make(name, scenario(name, folder), folder) for name in ("killed_and_told", "root_mismatch_then_stall", "blocked_stream_marks_young", "numeric_rank_apart_near_miss")],
         *[lambda name=name, of=of: make(name, scenario(of, folder), folder, screen="memory", about="memory")
           for name, of in (("leak", "memory_growth"), ("fragmentation", "memory_oom_fragmentation"))],
     ]

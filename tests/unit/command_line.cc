@@ -574,8 +574,10 @@ TEST_F(CommandLine, RunSetsTheTracerAndItsSettings) {
   const Said said = traintrace(
       "run --out=o --ring-mb=7 -- sh -c 'echo $LD_PRELOAD $TRAINTRACE_DIR $TRAINTRACE_RING_MB $0' "
       "-- --mode=x");
-  EXPECT_EQ(said.err.find("traintrace: nothing recorded in o: no process that records there used "),
-            0U)
+  EXPECT_EQ(
+      said.err.find(
+          "traintrace: nothing recorded in o: no process used CUDA or NCCL, or those that did "),
+      0U)
       << said.err;
   EXPECT_NE(said.out.find("libtraintrace.so " + folder_ + "/o 7 --\n"), std::string::npos)
       << said.out;

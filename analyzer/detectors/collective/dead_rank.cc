@@ -215,7 +215,7 @@ std::string status_text(int wait_status) {
   }
   return WIFEXITED(wait_status)
              ? fmt::format("ended with status {}, past its exit handlers", WEXITSTATUS(wait_status))
-             : "ended, and how was not recorded";
+             : "how it ended was not recorded";
 }
 
 std::string how_text(const Run& run, const RankState& state) {

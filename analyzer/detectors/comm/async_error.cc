@@ -64,9 +64,9 @@ Finding finding_about(const Run& run, const AsyncErrors& errors) {
   for (const Ranks& side : finding.sides) {
     for (const Rank rank : side) {
       const CommunicatorText& text = text_of(run, *member_of(communicator, rank));
-      finding.evidence.push_back(
-          fmt::format("rank {} was told of {}{}", rank.value, result_text("nccl", text.async_error),
-                      text.errored == 0 ? "" : " at " + run_time(run, text.errored)));
+      finding.evidence.push_back(fmt::format(
+          "rank {} got {} from NCCL{}", rank.value, result_text("nccl", text.async_error),
+          text.errored == 0 ? "" : " at " + run_time(run, text.errored)));
     }
   }
   for (const Rank rank : errors.first) {

@@ -17,22 +17,21 @@ namespace {
 // What peers have finished dumps of Flight Recorder may no longer list, and only count.
 std::string stall_text(const Run& run, Rank rank, const DeviceStall& stall) {
   return fmt::format(
-      "rank {} issued {} #{} on communicator {} at {} and it is not finished there; {} {} through "
-      "with it; {} operation{} of the rank {} not finished",
+      "rank {} issued {} #{} on communicator {} at {}, and it is unfinished there; {} finished it; "
+      "{} operation{} of the rank {} unfinished",
       rank.value, stall.operation, stall.sequence,
       label_of(run, run.communicators[stall.communicator]), run_time(run, stall.details.enter),
-      ranks_text(stall.peers), stall.peers.size() == 1 ? "is" : "are", stall.pending,
-      stall.pending == 1 ? "" : "s", stall.pending == 1 ? "is" : "are");
+      ranks_text(stall.peers), stall.pending, stall.pending == 1 ? "" : "s",
+      stall.pending == 1 ? "is" : "are");
 }
 
 Finding found_in_dump(const Run& run, const Hang& hang) {
   Finding finding = hang_finding(run, hang, "device.stalled");
   const bool one = hang.roots.size() == 1;
   finding.title = fmt::format(
-      "the GPU{} of {} {} not move: what {} issued is not finished, and {} peers are through with "
-      "it; {} in {}{}",
-      one ? "" : "s", ranks_text(hang.roots), one ? "does" : "do", one ? "it" : "they",
-      one ? "its" : "their", waiting_text(run, hang),
+      "the GPU{} of {} {} stalled: {} peers have finished what {} issued, and {} not; {} in {}{}",
+      one ? "" : "s", ranks_text(hang.roots), one ? "is" : "are", one ? "its" : "their",
+      one ? "it" : "they", one ? "it has" : "they have", waiting_text(run, hang),
       operation_text(run, run.waits.waits[hang.wait]), further_text(run, hang));
   finding.certainty = Certainty::kLikely;
   blame_minority(hang, finding);

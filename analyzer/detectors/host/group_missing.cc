@@ -57,8 +57,8 @@ void add_lines_of(const Run& run, const Ranks& ranks, Finding& finding) {
   std::vector<std::string> lines;
   lines.reserve(ranks.size());
   for (const Rank rank : ranks) {
-    lines.push_back(
-        fmt::format("rank {} {}, at the same place in two looks", rank.value, doing_at(run, rank)));
+    lines.push_back(fmt::format("rank {} {}, at the same place in two samples", rank.value,
+                                doing_at(run, rank)));
   }
   add_lines(lines, finding.evidence);
 }

@@ -74,7 +74,7 @@ void add_frames(const ThreadNow& thread, Finding& finding) {
 void add_stack(Rank rank, const ThreadNow& thread, Finding& finding) {
   finding.evidence.push_back(fmt::format(
       "rank {}: {} thread {}{}", rank.value, thread.role.empty() ? thread.name : thread.role,
-      doing_text(thread), thread.steady ? ", at the same place in two looks" : ""));
+      doing_text(thread), thread.steady ? ", at the same place in two samples" : ""));
   add_frames(thread, finding);
 }
 
@@ -156,8 +156,8 @@ void add_stacks(const Run& run, const Hang& hang, const Ranks& blamed, Finding& 
   }
   for (const Rank rank : hang.roots) {
     if (!contains(blamed, rank)) {
-      finding.evidence.push_back(fmt::format("no culprit: rank {} {}, perhaps for {}", rank.value,
-                                             doing_text(working_thread_of(run, rank)),
+      finding.evidence.push_back(fmt::format("rank {} is not blamed: it {}, perhaps for {}",
+                                             rank.value, doing_text(working_thread_of(run, rank)),
                                              ranks_text(blamed)));
     }
   }

@@ -282,7 +282,7 @@ void tell_who_moves(const Run& run, Finding& finding) {
     const auto place = place_now(*seen_outside(run, *state_of(run, rank)), rank);
     finding.title = fmt::format(
         "{}: rank {} works{}, and {} rank{} wait{} for it in {}, for {}; it moved between the "
-        "looks: slow, not stuck",
+        "samples: slow, not stuck",
         state_text(run), rank.value, place ? " at " + place_text(*place) : "", wait.waiters.size(),
         wait.waiters.size() == 1 ? "" : "s", wait.waiters.size() == 1 ? "s" : "",
         operation_text(run, wait), seconds(sides_of(wait).waited));

@@ -1,8 +1,9 @@
 #include "analyzer/memory/holders/owner_text.h"
 
-#include <algorithm>
+#include <string_view>
 
 #include "analyzer/memory/holders/nccl_memory.h"
+#include "analyzer/memory/library_names.h"
 
 namespace traintrace {
 namespace {
@@ -31,27 +32,6 @@ std::string torch_text(const ProcessTrace& trace, uint32_t stack) {
   return "PyTorch";
 }
 
-// "cublas" of ".../libcublas.so.12"
-std::string library_text(const ProcessTrace& trace, uint32_t stack) {
-  const auto found = trace.stacks.find(stack);
-  if (found == trace.stacks.end()) {
-    return "CUDA library";
-  }
-  for (const uint64_t address : found->second.native) {
-    const auto module = std::find_if(
-        trace.modules.begin(), trace.modules.end(),
-        [&](const ModuleText& each) { return address >= each.begin && address < each.end; });
-    if (module == trace.modules.end()) {
-      continue;
-    }
-    const std::string name = module->path.substr(module->path.rfind('/') + 1);
-    if (name.starts_with("libcu") && !name.starts_with("libcuda")) {
-      return name.substr(3, name.find_first_of(".-_") - 3);
-    }
-  }
-  return "CUDA library";
-}
-
 }  // namespace
 
 std::string owner_text(const ProcessTrace& trace, const LiveBlock& block) {
@@ -61,7 +41,7 @@ std::string owner_text(const ProcessTrace& trace, const LiveBlock& block) {
     case Owner::kNccl:
       return nccl_name(trace, NcclCalls(trace).at(block.time, block.device, 0).communicator);
     case Owner::kCudaLibrary:
-      return library_text(trace, block.stack);
+      return library_name(trace, block.owner, block.stack);
     case Owner::kJob:
       return "the job";
     case Owner::kUnknown:

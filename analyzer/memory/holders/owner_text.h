@@ -7,7 +7,7 @@
 
 namespace traintrace {
 
-// "NCCL dp" (its communicator that was being made then), "cublas", "PyTorch optimizer", "the job";
+// "NCCL dp" (its communicator that was being made then), "cuBLAS", "PyTorch optimizer", "the job";
 // "unknown".
 std::string owner_text(const ProcessTrace& trace, const LiveBlock& block);
 

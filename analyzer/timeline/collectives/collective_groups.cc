@@ -118,7 +118,7 @@ void join_by_sequence(CollectiveGroup& group) {
 
 void join(CollectiveGroup& group) {
   if (group.sides.size() < 2) {
-    group.why_not = "the trace of one rank";
+    group.why_not = "only one rank has a trace";
     return;
   }
   if (std::all_of(group.sides.begin(), group.sides.end(), all_numbered)) {
@@ -207,7 +207,7 @@ std::vector<CollectiveGroup> collective_groups(std::span<const Timeline> timelin
     // Where all that there are run its collectives, nothing says that others do.
     const size_t size = key.size < 0 ? timelines.size() : static_cast<size_t>(key.size);
     if (timelines.size() < 2) {
-      group.why_not = "the trace of one rank";
+      group.why_not = "only one rank has a trace";
     } else if (group.sides.size() < size) {
       group.why_not = key.size < 0 ? unknown_size_text(group.sides.size())
                                    : missing_text(group.sides.size(), size);

@@ -3,8 +3,12 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 #include <atomic>
+#include <cerrno>
+#include <cstddef>
 
 namespace unharmed {
 
@@ -26,6 +30,39 @@ inline void calls(int count) {
     call(i);
   }
 }
+
+// The status of a child that has ended; 128 + N after signal N.
+inline int wait_for(pid_t child) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// children.cc
+int wait_for_anybody();
+int subreaper(bool called_before);
+int ignores_children();
+int waits_for_signals();
+int counts_signals();
+int kills_its_group();
+int daemonizes(const char* folder);
+int ends_by_system_call();
+int makes_processes_that_share_memory();
+int closes_what_it_inherits();
+
+// limits.cc
+bool become_nobody();
+int closed_standard_files(const char* folder, bool called_before);
+int opens_a_file(const char* folder);
+int close_all_files(const char* folder);
+int no_descriptors(bool called_before);
+int few_descriptors(int most);
+int limited_memory(__rlimit_resource resource, size_t mb);
+int no_processes(bool called_before);
+int in_an_empty_root(const char* folder, bool called_before);
+int in_a_removed_folder(const char* folder);
+int locks_memory();
 
 // stacks.cc
 int handles_faults();

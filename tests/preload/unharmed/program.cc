@@ -2,21 +2,16 @@
 // Each prints what it saw: unharmed.py compares that with a run without the tracer.
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -37,6 +32,7 @@ namespace fs = std::filesystem;
 using unharmed::call;
 using unharmed::calls;
 using unharmed::g_copies;
+using unharmed::wait_for;
 
 // Threads that call until they are told to stop.
 class Busy {
@@ -61,13 +57,6 @@ class Busy {
   std::atomic<bool> stop_ = false;
   std::vector<std::thread> threads_;
 };
-
-int wait_for(pid_t child) {
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
 
 // Children that call, all at once.
 int fork_storm() {
@@ -229,288 +218,18 @@ int load_while_busy() {
   return load_and_unload();
 }
 
-bool become_nobody() {
-  constexpr uid_t kNobody = 65534;
-  return setgroups(0, nullptr) == 0 && setgid(kNobody) == 0 && setuid(kNobody) == 0;
-}
-
 int setuid_first() {
-  printf("%d\n", become_nobody());
+  printf("%d\n", unharmed::become_nobody());
   calls(10);
   return 3;
 }
 
 int setuid_later() {
   calls(10);
-  const bool done = become_nobody();
+  const bool done = unharmed::become_nobody();
   calls(10);
   usleep(1'500'000);  // the tracer's own thread looks after its keeper
   printf("%d %d\n", done, static_cast<int>(getuid()));
-  return 3;
-}
-
-// What it opens in the place of its standard files is its own, and has their numbers whatever else
-// happens.
-int closed_standard_files(const char* folder, bool called_before) {
-  if (called_before) {
-    calls(10);
-  }
-  const std::string path = std::string(folder) + "/file";
-  std::string seen;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1300);
-  while (seen.empty() && std::chrono::steady_clock::now() < end) {
-    for (int i = 0; i < 3; ++i) {
-      close(i);
-    }
-    calls(10);
-    for (int i = 0; i < 3; ++i) {
-      const int file = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
-      seen += file == i ? "" : "got " + std::to_string(file) + ", not " + std::to_string(i) + "\n";
-    }
-  }
-  write(2, "mine\n", 5);
-  usleep(200'000);
-  char text[100] = {};
-  pread(2, text, sizeof text - 1, 0);
-  seen += text;
-  const int file = open((path + ".seen").c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
-  write(file, seen.data(), seen.size());
-  return 3;
-}
-
-// Started without a file for errors: the next one has that number.
-int opens_a_file(const char* folder) {
-  const std::string path = std::string(folder) + "/checkpoint";
-  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
-  write(file, "precious\n", 9);
-  calls(10);
-  usleep(300'000);
-  printf("%d\n", file);
-  return 3;
-}
-
-// As a daemon that does not know what it was started with.
-int close_all_files(const char* folder) {
-  calls(10);
-  std::string seen;
-  for (int round = 0; round < 200; ++round) {
-    syscall(SYS_close_range, 3, ~0U, 0);
-    const std::string path = std::string(folder) + "/checkpoint";
-    const int file = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
-    write(file, "precious\n", 9);
-    calls(100);
-    char text[100] = {};
-    pread(file, text, sizeof text - 1, 0);
-    if (seen.find(text) == std::string::npos) {
-      seen += text;
-    }
-  }
-  fputs(seen.c_str(), stdout);
-  return 3;
-}
-
-int no_descriptors(bool called_before) {
-  if (called_before) {
-    calls(10);
-  }
-  constexpr rlimit kFew = {16, 16};
-  setrlimit(RLIMIT_NOFILE, &kFew);
-  int opened = 0;
-  while (open("/dev/null", O_RDONLY) >= 0) {
-    ++opened;
-  }
-  calls(1000);
-  if (called_before) {
-    usleep(1'200'000);
-  }
-  printf("%d\n", opened > 5);
-  return 3;
-}
-
-// Of those three are taken by what everybody has.
-int few_descriptors(int most) {
-  const rlimit few = {static_cast<rlim_t>(most), static_cast<rlim_t>(most)};
-  setrlimit(RLIMIT_NOFILE, &few);
-  calls(1000);
-  usleep(1'200'000);
-  printf("%d\n", open("/dev/null", O_RDONLY));
-  return 3;
-}
-
-// Of what is left, two thirds are the job's.
-int limited_memory(__rlimit_resource resource, size_t mb) {
-  rlimit limit = {mb << 20, mb << 20};
-  setrlimit(resource, &limit);
-  calls(1000);
-  std::vector<void*> got;
-  for (size_t i = 0; i < mb * 2 / 3; ++i) {
-    void* const page =
-        mmap(nullptr, 1U << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page != MAP_FAILED) {
-      got.push_back(page);
-    }
-  }
-  printf("%zu\n", got.size());
-  calls(1000);
-  return 3;
-}
-
-int no_processes(bool called_before) {
-  if (called_before) {
-    calls(10);
-  }
-  const bool nobody = become_nobody();
-  constexpr rlimit kNone = {1, 1};
-  setrlimit(RLIMIT_NPROC, &kNone);
-  calls(1000);
-  printf("%d\n", nobody);
-  return 3;
-}
-
-int in_an_empty_root(const char* folder, bool called_before) {
-  if (called_before) {
-    calls(10);
-  }
-  const bool in = chroot(folder) == 0 && chdir("/") == 0;
-  calls(1000);
-  usleep(1'200'000);
-  printf("%d\n", in);
-  return 3;
-}
-
-int in_a_removed_folder(const char* folder) {
-  const std::string path = std::string(folder) + "/gone";
-  mkdir(path.c_str(), 0700);
-  const bool in = chdir(path.c_str()) == 0 && rmdir(path.c_str()) == 0;
-  calls(1000);
-  printf("%d\n", in);
-  return 3;
-}
-
-// Whoever waits for anybody at any time.
-int wait_for_anybody() {
-  std::atomic<bool> stop = false;
-  std::atomic<int> strangers = 0;
-  std::thread waits([&] {
-    while (!stop) {
-      int status = 0;
-      strangers += waitpid(-1, &status, WNOHANG) > 0;
-      siginfo_t info = {};
-      strangers += waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0;
-    }
-  });
-  calls(10);
-  usleep(500'000);
-  stop = true;
-  waits.join();
-  printf("%d\n", strangers.load());
-  return 3;
-}
-
-// It takes in orphans, and says so before or after its first call.
-int subreaper(bool called_before) {
-  if (called_before) {
-    calls(10);
-  }
-  prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-  calls(10);
-  const pid_t child = fork();
-  if (child == 0) {
-    if (fork() == 0) {
-      usleep(100'000);
-      _exit(0);
-    }
-    _exit(0);
-  }
-  int reaped = 0;
-  while (wait(nullptr) > 0) {
-    ++reaped;
-  }
-  printf("%d\n", reaped);
-  return 3;
-}
-
-int ignores_children() {
-  signal(SIGCHLD, SIG_IGN);
-  calls(10);
-  const pid_t child = fork();
-  if (child == 0) {
-    calls(10);
-    _exit(0);
-  }
-  const pid_t gone = waitpid(child, nullptr, 0);
-  printf("%d %d\n", gone < 0, errno == ECHILD);
-  return 3;
-}
-
-std::atomic<int> g_signals = 0;
-
-// Any signal that comes is the job's business.
-int waits_for_signals() {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
-  calls(10);
-  constexpr timespec kLong = {1, 500'000'000};
-  const int got = sigtimedwait(&all, nullptr, &kLong);
-  printf("%d %d\n", got, errno);
-  return 3;
-}
-
-int counts_signals() {
-  struct sigaction action = {};
-  action.sa_handler = [](int) { ++g_signals; };
-  for (int i = 1; i < NSIG; ++i) {
-    sigaction(i, &action, nullptr);
-  }
-  calls(10);
-  for (int i = 0; i < 12; ++i) {
-    usleep(100'000);
-  }
-  printf("%d\n", g_signals.load());
-  return 3;
-}
-
-int kills_its_group() {
-  setpgid(0, 0);
-  calls(1000);
-  fflush(stdout);
-  kill(0, SIGKILL);
-  return 0;
-}
-
-// Parent and child end, the grandchild works, as daemons do.
-int daemonizes(const char* folder) {
-  calls(10);
-  if (fork() != 0) {
-    _exit(3);
-  }
-  setsid();
-  if (fork() != 0) {
-    _exit(0);
-  }
-  if (chdir("/") != 0) {
-    _exit(1);
-  }
-  syscall(SYS_close_range, 0, ~0U, 0);
-  open("/dev/null", O_RDWR);
-  dup(0);
-  dup(0);
-  calls(1000);
-  const std::string path = std::string(folder) + "/done";
-  close(open(path.c_str(), O_RDWR | O_CREAT, 0600));
-  _exit(0);
-}
-
-// What it is given from now on is locked, and takes memory at once.
-int locks_memory() {
-  constexpr unsigned long kMost = 200UL << 20;
-  const bool locked = mlockall(MCL_CURRENT | MCL_FUTURE) == 0;
-  calls(1000);
-  unsigned long pages = 0;
-  FILE* const file = fopen("/proc/self/statm", "r");
-  const bool read = file && fscanf(file, "%*u %lu", &pages) == 1;
-  printf("%d %d %s\n", locked, read, pages * 4096 < kMost ? "little" : "much");
   return 3;
 }
 
@@ -564,33 +283,6 @@ int faults() {
   return 0;
 }
 
-// A process that ends at once, by the ways that nobody can intercept.
-int ends_by_system_call() {
-  calls(100);
-  printf("said\n");
-  fflush(stdout);
-  syscall(SYS_exit_group, 6);
-  return 0;
-}
-
-int makes_processes_that_share_memory() {
-  calls(10);
-  int sum = 0;
-  static char stack[65536];
-  for (int i = 0; i < 20; ++i) {
-    const pid_t child = clone(
-        [](void*) {
-          syscall(SYS_exit_group, 3);
-          return 0;
-        },
-        stack + sizeof stack, CLONE_VM | SIGCHLD, nullptr);
-    sum += wait_for(child);
-    calls(10);
-  }
-  printf("%d\n", sum);
-  return 3;
-}
-
 int many_threads_begin_and_end() {
   std::atomic<int> done = 0;
   for (int round = 0; round < 20; ++round) {
@@ -608,18 +300,6 @@ int many_threads_begin_and_end() {
     }
   }
   printf("%d\n", done.load());
-  return 3;
-}
-
-int closes_what_it_inherits() {
-  calls(10);
-  const pid_t child = fork();
-  if (child == 0) {
-    syscall(SYS_close_range, 3, ~0U, 0);
-    calls(1000);
-    _exit(4);
-  }
-  printf("%d\n", wait_for(child));
   return 3;
 }
 
@@ -702,33 +382,34 @@ int named(const std::string& name, const char* program, const char* folder) {
   struct {
     const char* name;
     int (*run)();
-  } constexpr kAll[] = {{"fork-storm", fork_storm},
-                        {"fork-chain", fork_chain},
-                        {"fork-while-busy", fork_while_busy},
-                        {"spawn-while-busy", spawn_while_busy},
-                        {"exit-in-a-thread", exit_in_a_thread},
-                        {"call-at-exit", call_at_exit},
-                        {"first-call-at-exit", first_call_at_exit},
-                        {"load-and-unload", load_and_unload},
-                        {"load-while-busy", load_while_busy},
-                        {"setuid-first", setuid_first},
-                        {"setuid-later", setuid_later},
-                        {"wait-for-anybody", wait_for_anybody},
-                        {"ignores-children", ignores_children},
-                        {"waits-for-signals", waits_for_signals},
-                        {"counts-signals", counts_signals},
-                        {"kills-its-group", kills_its_group},
-                        {"locks-memory", locks_memory},
-                        {"in-real-time", in_real_time},
-                        {"without-environment", without_environment},
-                        {"aborts", aborts},
-                        {"faults", faults},
-                        {"handles-faults", unharmed::handles_faults},
-                        {"small-handler-stacks", unharmed::handles_on_small_stacks},
-                        {"ends-by-system-call", ends_by_system_call},
-                        {"processes-that-share-memory", makes_processes_that_share_memory},
-                        {"many-threads", many_threads_begin_and_end},
-                        {"closes-what-it-inherits", closes_what_it_inherits}};
+  } constexpr kAll[] = {
+      {"fork-storm", fork_storm},
+      {"fork-chain", fork_chain},
+      {"fork-while-busy", fork_while_busy},
+      {"spawn-while-busy", spawn_while_busy},
+      {"exit-in-a-thread", exit_in_a_thread},
+      {"call-at-exit", call_at_exit},
+      {"first-call-at-exit", first_call_at_exit},
+      {"load-and-unload", load_and_unload},
+      {"load-while-busy", load_while_busy},
+      {"setuid-first", setuid_first},
+      {"setuid-later", setuid_later},
+      {"wait-for-anybody", unharmed::wait_for_anybody},
+      {"ignores-children", unharmed::ignores_children},
+      {"waits-for-signals", unharmed::waits_for_signals},
+      {"counts-signals", unharmed::counts_signals},
+      {"kills-its-group", unharmed::kills_its_group},
+      {"locks-memory", unharmed::locks_memory},
+      {"in-real-time", in_real_time},
+      {"without-environment", without_environment},
+      {"aborts", aborts},
+      {"faults", faults},
+      {"handles-faults", unharmed::handles_faults},
+      {"small-handler-stacks", unharmed::handles_on_small_stacks},
+      {"ends-by-system-call", unharmed::ends_by_system_call},
+      {"processes-that-share-memory", unharmed::makes_processes_that_share_memory},
+      {"many-threads", many_threads_begin_and_end},
+      {"closes-what-it-inherits", unharmed::closes_what_it_inherits}};
   for (const auto& each : kAll) {
     if (name == each.name) {
       return each.run();
@@ -738,29 +419,29 @@ int named(const std::string& name, const char* program, const char* folder) {
     return exec_itself(program);
   }
   if (name == "closed-standard-files" || name == "closed-standard-files-later") {
-    return closed_standard_files(folder, name.ends_with("later"));
+    return unharmed::closed_standard_files(folder, name.ends_with("later"));
   }
   if (name == "opens-a-file") {
-    return opens_a_file(folder);
+    return unharmed::opens_a_file(folder);
   }
   if (name == "close-all-files") {
-    return close_all_files(folder);
+    return unharmed::close_all_files(folder);
   }
   if (name == "no-descriptors" || name == "no-descriptors-later") {
-    return no_descriptors(name.ends_with("later"));
+    return unharmed::no_descriptors(name.ends_with("later"));
   }
   if (name.starts_with("addresses-") || name.starts_with("data-")) {
-    return limited_memory(name[0] == 'a' ? RLIMIT_AS : RLIMIT_DATA,
-                          std::stoul(name.substr(name.find('-') + 1)));
+    return unharmed::limited_memory(name[0] == 'a' ? RLIMIT_AS : RLIMIT_DATA,
+                                    std::stoul(name.substr(name.find('-') + 1)));
   }
   if (name.starts_with("descriptors-")) {
-    return few_descriptors(std::stoi(name.substr(name.find('-') + 1)));
+    return unharmed::few_descriptors(std::stoi(name.substr(name.find('-') + 1)));
   }
   if (name == "no-processes" || name == "no-processes-later") {
-    return no_processes(name.ends_with("later"));
+    return unharmed::no_processes(name.ends_with("later"));
   }
   if (name == "empty-root" || name == "empty-root-later") {
-    return in_an_empty_root(folder, name.ends_with("later"));
+    return unharmed::in_an_empty_root(folder, name.ends_with("later"));
   }
   if (name.starts_with("main-thread-leaves")) {
     return name.ends_with("keeper")
@@ -781,13 +462,13 @@ int named(const std::string& name, const char* program, const char* folder) {
     return under_a_filter_without_keeper();
   }
   if (name == "removed-folder") {
-    return in_a_removed_folder(folder);
+    return unharmed::in_a_removed_folder(folder);
   }
   if (name == "subreaper" || name == "subreaper-later") {
-    return subreaper(name.ends_with("later"));
+    return unharmed::subreaper(name.ends_with("later"));
   }
   if (name == "daemonizes") {
-    return daemonizes(folder);
+    return unharmed::daemonizes(folder);
   }
   calls(10);
   printf("other\n");

@@ -10,10 +10,10 @@ export interface Card {
 }
 export interface Owner { bytes: number; percent?: number; class?: string; where?: string; growth_bytes_per_step?: number }
 export interface Finding {
-  code: string; severity: "error" | "warning" | "info"; certainty: string; title: string; culprits: number[]; victims: number[];
+  code: string; severity: "error" | "warning" | "info"; certainty: string; title: string; culprits: number[]; victims: number[]; sides?: number[][];
   where: { rank: number; file: string; line?: number; function: string }[]; values: Record<string, number>; evidence: string[];
   advice?: string; owners?: Owner[]; root: boolean;
-  sequence?: number; sequence_last?: number; communicator?: { name: string }; communicators?: { name: string }[];
+  sequence?: number; sequence_last?: number; operation?: string; communicator?: { name: string }; communicators?: { name: string }[];
 }
 export interface Ranks {
   rank: number[]; host: number[]; pid: number[]; gpu: number[]; state: number[]; last: number[]; place: number[]; at: number[];

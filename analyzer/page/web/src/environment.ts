@@ -4,7 +4,7 @@ import { table } from "./table";
 import { bytes } from "./units";
 
 // What must be equal on all ranks and is not comes first.
-const perRank = /^(env\.(RANK|LOCAL_RANK|GROUP_RANK|ROLE_RANK|SLURM_PROCID|SLURM_LOCALID|OMPI_COMM_WORLD_RANK|PMI_RANK)|host|command-line|rank)$/;
+const perRank = /^(env\.(RANK|LOCAL_RANK|GROUP_RANK|ROLE_RANK|SLURM_PROCID|SLURM_LOCALID|OMPI_COMM_WORLD_RANK|PMI_RANK)|host|command-line|rank|operations-in-flight)$/;
 const listed = (values: string[]): string => values.slice(0, 8).join(", ") + (values.length > 8 ? ` and ${values.length - 8} more` : "");
 // What is asked first, read without opening the table.
 function summary(): HTMLElement | null {

@@ -33,7 +33,7 @@ function labelsOf(bar: Bar): string[] {
   const number = bar[3] > 0 ? `#${bar[3]}` : "";
   if (over(bar)) return [number];
   const call = text(bar[4]), time = duration((bar[1] - bar[0]) * 1e3), names = [text(bar[2]), number].filter((part) => part !== "").join(" ");
-  if (bar[5] === "waits") return [`waits in ${call} ${names}, ${time}`, `waits in ${call} ${number}`.trimEnd(), `waits in ${number || call}`, `waits ${time}`, number || time];
+  if (bar[5] === "waits") return [`waits in ${call}${names ? ` ${names}` : ""}, ${time}`, `waits in ${call} ${number}`.trimEnd(), `waits in ${number || call}`, `waits ${time}`, number || time];
   const [what, place] = call.split(" at ");
   return [call, `${what} at ${place?.split(" in ")[0]}`, what!, what!.startsWith("after ") ? "" : what!.split(" ")[0]!, place?.split(" in ")[0] ?? ""].filter((label) => label !== "");
 }
@@ -51,9 +51,11 @@ function withoutGap(before: number, starts: number[], parted: number | null, lat
 // What the frames mean, and why the numbers of a culprit may not be those of the others.
 function aboutHeadline(framed: boolean): string {
   const one = data.findings[data.leading];
-  if (!framed || !one) return "";
+  if (!one || one.severity === "info") return "";
   const number = one.sequence ?? 0, last = one.sequence_last ?? number, [first, second] = [number, number + 1].map((n) => `#${n}`);
-  const call = (one.communicators?.length ?? 0) > 1 ? "the calls that wait for one another" : one.code.startsWith("p2p.") || number === 0 ? "the messages" : last > number ? `#${number} to #${last} of ${one.communicator?.name ?? ""}` : `#${number} of ${one.communicator?.name ?? ""}`;
+  const message = one.code.startsWith("p2p.") || ["ncclSend", "ncclRecv"].includes(one.operation ?? ""), of = ` of ${one.communicator?.name ?? ""}`;
+  const call = (one.communicators?.length ?? 0) > 1 ? "the calls that wait for one another" : message ? "the messages" : number === 0 ? "the calls" : last > number ? `#${number} to #${last}${of}` : `${first}${of}`;
+  if (!framed) return number > 0 && one.communicator ? `Not in this picture: ${message ? `message ${first}${of}` : call}, which the headline is about. A trace keeps the newest operations of each communicator.` : "";
   const culprit = `rank${one.culprits.length === 1 ? "" : "s"} ${rankList(one.culprits)}`;
   const own: Record<string, string> = {
     "collective.skipped-call": ` Each rank counts its own calls: from there on what ${culprit} counts as ${first} the others count as ${second}.`,
@@ -73,7 +75,8 @@ export function lanes(): HTMLElement[] | null {
   const parted = all.parted;
   // From twenty collectives before to the end of all: the wait gets a third of the width, behind a cut.
   const starts = all.lanes.flatMap((lane) => lane.bars.filter((bar) => parted === null || bar[0] <= parted).slice(-20).map((bar) => bar[0]));
-  const before = withoutGap(starts.length > 0 ? Math.min(...starts) : first, starts, parted, Math.max(...all.lanes.flatMap((lane) => lane.bars.map((bar) => bar[0]))));
+  const headline = all.lanes.flatMap((lane) => lane.bars.filter((bar) => bar[6]).map((bar) => bar[0]));
+  const before = withoutGap(Math.min(starts.length > 0 ? Math.min(...starts) : first, ...headline), [...starts, ...headline], parted, Math.max(...all.lanes.flatMap((lane) => lane.bars.map((bar) => bar[0]))));
   const lively = parted === null ? last : Math.max(parted, ...all.lanes.flatMap((lane) => lane.bars.map((bar) => bar[0]))) + Math.max(1, (parted - before) * 0.15);
   const cut = parted !== null && last - lively > 2 * (lively - before) ? lively : null;
   let view: View = { from: before, to: last };
@@ -117,6 +120,7 @@ export function lanes(): HTMLElement[] | null {
     context.font = "12px system-ui, 'DejaVu Sans', sans-serif"; context.textBaseline = "middle";
     pattern = hatch(context);
     const words: string[] = [];
+    let frameCount = 0;
     const labels: (() => void)[] = [];  // over all bars, and over the cut
     all!.lanes.forEach((lane, i) => {
       const y = top + i * row;
@@ -128,32 +132,37 @@ export function lanes(): HTMLElement[] | null {
       context.beginPath(); context.rect(left, 0, width - left, tall); context.clip();
       context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
       let labelled = -Infinity, waiting = -Infinity;
+      const line = parted === null ? Infinity : x(parted);
       const framed = lane.bars.find((bar) => bar[6] && over(bar)), keep = framed && framed[0] >= view.from && framed[0] <= view.to ? x(framed[0]) : Infinity;
+      // Of waits that lie on each other one is seen: what the headline is about, else the first.
+      const hidden = new Set(lane.bars.filter((bar) => bar[5] === "waits" && lane.bars.some((other) => other !== bar && other[5] === "waits" && other[0] <= bar[0] && other[1] >= bar[1] && (other[6] ? !bar[6] : !bar[6] && (other[0] < bar[0] || lane.bars.indexOf(other) < lane.bars.indexOf(bar))))));
       for (const bar of lane.bars) {
-        if (bar[1] < view.from || bar[0] > view.to) continue;
+        if (bar[1] < view.from || bar[0] > view.to || hidden.has(bar)) continue;
         const [begin, end] = [x(Math.max(bar[0], view.from)), x(Math.min(bar[1], view.to))];
         const wide = Math.max(2, end - begin);
+        if (bar[5] === "waits") { context.fillStyle = css("--bg"); context.fillRect(begin, y + 7, wide, row - 14); }  // over another one
         context.fillStyle = bar[5] === "waits" ? pattern! : bar[5] === "instead" ? css("--culprit-fill") : hue(bar);
         context.fillRect(begin, y + 7, wide, row - 14);
         if (!over(bar)) {
           context.strokeStyle = bar[5] === "waits" && lane.role !== "culprit" ? css("--waiting") : css("--culprit"); context.lineWidth = lane.role === "culprit" ? 2 : 1;
           context.strokeRect(begin + 0.5, y + 7.5, wide - 1, row - 15);
         }
-        if (bar[6]) labels.push(() => { context.strokeStyle = css("--fg"); context.lineWidth = 2; context.strokeRect(begin - 1, y + 4, Math.max(wide, 4) + 2, row - 8); });
+        if (bar[6]) labels.push(() => { ++frameCount; context.strokeStyle = css("--fg"); context.lineWidth = 2; context.strokeRect(begin - 1, y + 4, Math.max(wide, 4) + 2, row - 8); });
         // The longest that fits, not across the cut of the axis if there is room on one side of it.
         const label = labelsOf(bar).find((one) => context.measureText(one).width + 6 < wide) ?? (over(bar) && bar[3] > 0 ? `#${bar[3]}` : "");
         const need = context.measureText(label).width;
         if (need + 6 < wide) {
           const edge = broken() && begin < x(cut!) && end > x(cut!) ? x(cut!) + 10 : begin + 4;
           const place = edge + need + 4 < end && begin + need + 8 > (broken() ? x(cut!) : Infinity) ? edge : begin + 4;
-          if (bar[5] === "waits" && place < waiting) continue;  // another wait lies there too: one of them is told
+          // Another wait lies there too: one of them is told.
+          if (bar[5] === "waits" && (place < waiting || !bar[6] && lane.bars.some((other) => other[6] && other[5] === "waits" && other[0] < bar[1] && other[1] > bar[0]))) continue;
           if (bar[5] === "waits") waiting = place + need + 6;
           words.push(label);
           labels.push(() => {
             if (bar[5] === "instead") { context.fillStyle = css("--culprit-fill"); context.fillRect(place, y + 7, need, row - 14); }  // over the cut
             if (bar[5] === "waits") { context.globalAlpha = 0.8; context.fillStyle = css("--bg"); context.fillRect(place - 3, y + row / 2 - 8, need + 6, 16); context.globalAlpha = 1; }
             context.fillStyle = bar[5] === "waits" ? css("--fg") : bar[5] === "instead" ? "#fff" : inkOn(hue(bar)); context.fillText(label, place, y + row / 2); });
-        } else if (label !== "" && over(bar) && (bar === framed || begin > labelled && (begin > keep || begin + need + 4 < keep))) {
+        } else if (label !== "" && over(bar) && (bar === framed || Math.min(begin, width - need - 2) > labelled && (begin > keep || begin + need + 4 < keep) && !(begin < line && begin + need > line - 2))) {
           const told = bar === framed ? `${label} ${text(bar[4])}`.trim() : label, room = context.measureText(told).width;
           const place = Math.min(begin, width - room - 2);
           context.fillStyle = css(bar === framed ? "--fg" : "--quiet"); context.fillText(told, place, y + 2); labelled = place + room + 4;
@@ -186,6 +195,7 @@ export function lanes(): HTMLElement[] | null {
     context.fillText(end, width - context.measureText(end).width - 8, foot);
     if (broken()) { if (width >= 700) context.fillText("// axis cut //", x(cut!) - 6, foot); context.clearRect(x(cut!) + 3, 0, 3, foot - 10); }
     labels.forEach((label) => label());
+    canvas.dataset.framed = String(frameCount);
     canvas.dataset.labels = words.join("|");  // as the tests read
     if (parted !== null && parted >= view.from && parted <= view.to) {
       context.strokeStyle = css("--culprit"); context.setLineDash([4, 3]);

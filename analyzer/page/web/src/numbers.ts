@@ -124,9 +124,21 @@ function drawMarks(plot: uPlot, chart: NumberChart): void {
   context.restore();
 }
 
+// One line that ends far from all others, where no finding says so: a fact, not a judgement.
+function apart(chart: NumberChart): string {
+  const ends = chart.lines.flatMap((line) => finite(line.last) ? [{ line, last: line.last }] : []).sort((a, b) => a.last - b.last);
+  if (chart.findings.length > 0 || ends.length < 3) return "";
+  const told = (one: typeof ends[number], others: typeof ends): string => {
+    const [low, high] = [others[0]!.last, others.at(-1)!.last], gap = Math.max(low - one.last, one.last - high);
+    return gap > 3 * (high - low) && gap > 0.1 * Math.max(Math.abs(low), Math.abs(high))
+      ? `${who(one.line)} ends at ${figure(one.last)}, the others at ${figure(low)} to ${figure(high)}; no finding says that this is wrong (traintrace findings numeric.rank-apart)` : "";
+  };
+  return told(ends.at(-1)!, ends.slice(0, -1)) || told(ends[0]!, ends.slice(1));
+}
+
 function notes(chart: NumberChart): string {
   const drawn = Math.max(...chart.lines.map((line) => line.v.length)), most = Math.max(...chart.lines.map((line) => line.count));
-  return [chart.lines.length === 1 && chart.ranks > 1 ? `the same values on all ${chart.ranks} ranks` : "",
+  return [apart(chart), chart.lines.length === 1 && chart.ranks > 1 ? `the same values on all ${chart.ranks} ranks` : "",
     drawn < most ? `${count(drawn)} of ${count(most)} values are drawn: of each part its least, its largest and the first NaN or Inf` : "",
     chart.more_ranks > 0 ? `${count(chart.more_ranks)} of ${count(chart.ranks)} ranks are left out, those most like the others; traintrace report has all` : ""].filter((note) => note !== "").join("; ");
 }

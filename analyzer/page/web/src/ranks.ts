@@ -31,23 +31,53 @@ const figures: Record<string, [string, (cell: Cell) => number | null]> = {
   state: ["state", () => null], peak: ["peak memory", (cell) => cell.peak], late: ["arrival lateness", (cell) => cell.late], step: ["step time", (cell) => cell.step],
 };
 
+// The number of the collective that a rank waits in, as the lanes have it; 0: in something that has no number.
+function waitOf(rank: number, communicator: string): number | undefined {
+  const bars = data.lanes?.lanes.find((lane) => lane.rank === rank)?.bars.filter((bar) => bar[5] === "waits" && text(bar[2]) === communicator) ?? [];
+  const bar = bars.find((one) => one[6]) ?? bars[0];
+  if (bar) return /^nccl(Send|Recv)/.test(text(bar[4])) ? 0 : bar[3];
+  const edge = data.waits?.edges.find((one) => one.communicator === communicator && data.waits!.nodes[one.from]?.ranks.includes(rank));
+  return edge && (edge.message ? 0 : edge.sequence);
+}
+
+// Groups of one name that share no rank, as those of tensor parallelism, are one column.
+function columnsOf(communicators: Communicator[]): Communicator[][] {
+  const columns: Communicator[][] = [];
+  for (const one of communicators) {
+    const column = columns.find((same) => same[0]!.name === one.name && !same.some((other) => other.ranks.some((rank) => one.ranks.includes(rank))));
+    if (column) column.push(one); else columns.push([one]);
+  }
+  return columns;
+}
+
 function matrix(all: Cell[], communicators: Communicator[]): HTMLElement {
-  const shown = communicators.filter((c) => c.seq.some((last) => last > 0)).slice(0, 24);
+  const shown = columnsOf(communicators.filter((c) => c.seq.some((last) => last > 0))).slice(0, 24);
+  const leading = data.findings[data.leading], ofCollective = leading?.sequence !== undefined && !["ncclSend", "ncclRecv"].includes(leading.operation ?? "");
   return h("div", { class: "scroll" }, h("table", { class: "matrix" },
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "rank"), ...shown.map((c) => h("th", { scope: "col" }, c.name, c.leading ? " \u2190" : "")), h("th", { scope: "col" }, "state"))),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "rank"), ...shown.map((same) => h("th", { scope: "col" }, same[0]!.name.replaceAll("_", "_\u200b"), same.some((c) => c.leading) ? " \u2190" : "")), h("th", { scope: "col" }, "state"))),
     h("tbody", {}, ...all.map((cell) => h("tr", { class: cell.state },
       h("th", { scope: "row" }, String(cell.rank)),
-      ...shown.map((c) => {
+      ...shown.map((same) => {
+        const c = same.find((one) => one.ranks.includes(cell.rank));
+        if (!c) return h("td", { class: "quiet" }, "\u2013");
         const member = c.ranks.indexOf(cell.rank);
-        if (member < 0) return h("td", { class: "quiet" }, "\u2013");
         const own = c.seq[member]!, others = Math.max(0, ...c.seq.filter((_, i) => i !== member));
-        const behind = own < others;
+        const behind = own < others, blamed = ofCollective && c.leading && cell.state === "culprit";
         // Who waits is not to blame for being behind.
-        const wait = data.waits?.edges.find((edge) => edge.communicator === c.name && data.waits!.nodes[edge.from]?.ranks.includes(cell.rank)), stuck = wait !== undefined;
-        const inside = wait && !wait.message && wait.sequence > 0 && wait.sequence < own ? `waits in #${wait.sequence}, called up to ` : "";
-        const name = c.leading && cell.state === "culprit" ? "culprit" : stuck || cell.state === "waiting" && (c.leading || behind) ? "waiting" : behind ? "less" : "same";
-        return h("td", { class: name }, `${inside}#${own}${own < others && (name === "culprit" || name === "less") ? ` (others #${others})` : ""}`);
+        const wait = waitOf(cell.rank, c.name), stuck = wait !== undefined;
+        const inside = wait && wait > 0 && wait < own ? `waits in #${wait}, called up to ` : "";
+        const waitsElsewhere = (data.waits?.edges ?? []).some((edge) => edge.communicator !== c.name && data.waits!.nodes[edge.from]?.ranks.includes(cell.rank));
+        const name = blamed ? "culprit" : stuck || cell.state === "waiting" && (c.leading || behind && !waitsElsewhere) ? "waiting" : behind ? "less" : "same";
+        return h("td", { class: name }, `${inside}${own > 0 ? `#${own}` : "none yet"}${own < others && (name === "culprit" || name === "less") ? ` (others #${others})` : ""}`);
       }), h("td", {}, `${signOf(cell)} ${stateOf(cell)}`))))));
+}
+
+// Of a verdict on numbers, which blames no rank: those that it names, unless these are all.
+function namedRanks(all: Cell[]): number[] {
+  const one = data.findings[data.leading];
+  if (!one?.code.startsWith("numeric.") || one.severity === "info") return [];
+  const named = [...new Set(one.where.map((at) => at.rank))].filter((rank) => all.some((cell) => cell.rank === rank));
+  return named.length < all.length ? named : [];
 }
 
 // One cell for each GPU, a block for each host.
@@ -59,6 +89,7 @@ function grid(all: Cell[]): HTMLElement {
   const across = most <= 4 ? most : most <= 16 ? 4 : 8;
   const size = all.length > 512 ? 13 : all.length > 128 ? 18 : all.length > 32 ? 26 : 46;
   const [width, height] = [across * size + 8, Math.ceil(most / across) * size + 8];
+  const named = new Set(namedRanks(all));
   const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": `${all.length} ranks by host; arrows move, Enter pins; the table below has the same` });
   const wrap = h("div", { class: "picture" }, canvas);
   let places: { cell: Cell; x: number; y: number }[] = [];
@@ -99,6 +130,10 @@ function grid(all: Cell[]): HTMLElement {
           if (value !== null) context.fillStyle = "#111";
           context.fillText(`${value === null ? `${sign} ` : ""}${cell.rank}`, x + size / 2 - 1, y + size / 2);
         } else if (value === null) context.fillText(sign, x + size / 2 - 1, y + size / 2);
+      }
+      if (named.has(cell.rank)) {
+        context.strokeStyle = css("--culprit"); context.lineWidth = 3;
+        context.strokeRect(x, y, size - 2, size - 2);
       }
       if (cell.rank === pinned() || places.length === current) {
         context.strokeStyle = css("--fg"); context.lineWidth = 2;
@@ -160,6 +195,12 @@ export function ranks(): HTMLElement[] | null {
   };
   tell();
   whenChosen(tell);
+  const named = namedRanks(all);
+  if (named.length > 0) {
+    const sign = h("i");
+    sign.style.border = "3px solid var(--culprit)";
+    legend.append(h("span", {}, sign, `rank${named.length === 1 ? "" : "s"} ${rankList(named)}: of the headline`));
+  }
   const small = all.length <= 32, counted = data.communicators.some((c) => c.seq.some((last) => last > 0));
   const behind = data.communicators.filter((c) => new Set(c.seq).size > 1);
   return [legend, has.length > 1 ? h("div", { class: "tools" }, "colour: ", select) : h("span"), scale, grid(all),

@@ -113,7 +113,7 @@ export function reportScreens(): Screen[] {
   const byRank = data.report!.by === "rank" && data.steps;
   return [
     ["verdict", "Report", "", () => head("REPORT", [most(column), stillOpen()], () => `${data.title!}\n${data.inputs!.map(([, path]) => path).join(" ")}`)],
-    byRank ? parts : ["bars", "Bars", "The most", () => { const picture = column ? bars(column) : null; return picture ? [picture] : null; }],
+    byRank ? parts : ["bars", "Bars", "Largest rows", () => { const picture = column ? bars(column) : null; return picture ? [picture] : null; }],
     ["table", "Table", "All rows", figures],
     ...(byRank ? [] : [parts]),
   ];

@@ -123,6 +123,6 @@ export function steps(): HTMLElement[] | null {
     ...(matrix ? [h("h3", {}, "Who came late to which collective"), matrix, table("Lateness", ["collective", "operation", "rank that came last", "after the first", "made late by"], all.arrivals.late.map((column, k) => {
       const last = Math.max(...column);
       return [k + 1, text(all.arrivals.operations[k]!), all.arrivals.ranks[column.indexOf(last)]!, { ns: last }, rankList(all.arrivals.delayed_by[k]!.map((i) => all.arrivals.ranks[i]!))];
-    }))] : [all.arrivals.why_not ? h("p", { class: "quiet" }, `Who came late to collectives: ${all.arrivals.why_not}`) : h("span")]),
+    }))] : [all.arrivals.why_not ? h("p", { class: "quiet" }, `Who came late to collectives is not known: ${all.arrivals.why_not}`) : h("span")]),
     table("Idle time by cause and line", ["lost", "cause", "call", "at", "gaps", "ranks"], all.sites.map((site) => [{ ns: site.ns }, site.cause, text(site.call), text(site.place), site.gaps, site.ranks]), true)];
 }

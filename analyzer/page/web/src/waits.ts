@@ -135,7 +135,7 @@ function picture(nodes: Node[], hidden: Set<string>): HTMLElement {
   const fit = (): void => zoom(Math.min(1, frame.clientWidth / where.width, Math.max(frame.clientHeight, 600) / where.height));
   // Letters stay readable: what does not fit then is reached by moving, beginning at whom all wait for.
   const begin = (): void => {
-    zoom(Math.max(0.85, Math.min(1, frame.clientWidth / where.width)));
+    zoom(Math.max(innerWidth < 600 ? 0.65 : 0.85, Math.min(1, frame.clientWidth / where.width)));
     const first = Math.max(0, nodes.findIndex((node) => node.culprit));
     frame.scrollLeft = 0;
     frame.scrollTop = (where.places[first]!.y + boxes[first]!.height / 2) * scale - frame.clientHeight / 2;
