@@ -93,14 +93,14 @@ void disarm_child() {
   g_guard.words.armed = 0;
   g_guard.words.counts = 0;
   g_guard.words.own_thread = 0;
-  telling_ends();  // that thread is the parent's
+  forget_lines();
   set_arm_state(ArmState::kUnarmed);
 }
 
 void exited(int status, void*) {
   note_exit(format::kExit, status);
   if (armed_generation() == 0 && getpid() == g_process) {
-    say_unsaid();  // why nothing is recorded, where the own thread could not say it
+    wait_until_said();  // why nothing is recorded
   }
 }
 
@@ -252,9 +252,13 @@ format::FileHeader* arm_in_own_thread() noexcept {
   __atomic_store_n(&g_guard.words.own_thread, static_cast<uint32_t>(gettid()), __ATOMIC_RELEASE);
   const bool moved = root_was_changed();  // before the job's first call goes on
   MemoryRegion region = {};
+  own_thread_says();
   const bool armed = start_recording(region);
   if (armed) {
     telling_begins();
+  } else {
+    own_thread_says_no_more();
+    wait_a_little_until_said();
   }
   set_arm_state(armed ? ArmState::kArmed : ArmState::kSteppedAside);
   t_arming = false;
@@ -264,12 +268,13 @@ format::FileHeader* arm_in_own_thread() noexcept {
     if (moved) {
       tell_changed_root(*region.header);
     }
+    if (g_settings.log) {
+      ShortText line;
+      line << "recording to " << region.header->folder;
+      say(line.c_str());
+    }
     telling_ends();
-  }
-  if (armed && g_settings.log) {
-    ShortText line;
-    line << "recording to " << region.header->folder;
-    say(line.c_str());
+    say_lines();
   }
   return armed ? region.header : nullptr;
 }
