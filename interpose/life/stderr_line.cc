@@ -43,7 +43,7 @@ constinit Line g_lines[kMostLines] = {};
 constinit uint32_t g_numbers = 0;
 
 constinit uint32_t g_complained = 0;
-constinit uint32_t g_telling = 0;
+constinit int32_t g_telling_in = 0;     // the process whose own thread has lines to compose
 constinit uint32_t g_said = 0;          // futex: changes with each line
 constinit int32_t g_own_thread_in = 0;  // the process whose own thread lets lines be written
 constinit int32_t g_cannot_in = 0;      // and cannot, as it does not get stderr
@@ -258,7 +258,7 @@ void let_speak(Writer writer) {
 }
 
 bool all_said(int32_t process) {
-  return load(g_telling) == 0 && oldest_line(process) == nullptr;
+  return load(g_telling_in) != process && oldest_line(process) == nullptr;
 }
 
 // `kick` gets on with what is left, at once and again and again.
@@ -303,23 +303,13 @@ void say_lines() noexcept {
 }
 
 void telling_begins() noexcept {
-  publish(g_telling, 1U);
+  publish(g_telling_in, static_cast<int32_t>(getpid()));
 }
 
 void telling_ends() noexcept {
-  publish(g_telling, 0U);
+  publish(g_telling_in, 0);
   fetch_add(g_said, 1U);
   futex_wake(&g_said);
-}
-
-void forget_lines() noexcept {
-  publish(g_telling, 0U);
-  publish(g_own_thread_in, 0);
-  publish(g_cannot_in, 0);
-  publish(g_speaks_in, 0);
-  for (Line& line : g_lines) {
-    publish(line.owner, uint64_t{0});
-  }
 }
 
 void say(const char* what) noexcept {

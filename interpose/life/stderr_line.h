@@ -31,7 +31,5 @@ void telling_ends() noexcept;
 void wait_until_said() noexcept;
 // In the own thread: so long the call of the job waits that began recording, which came to nothing.
 void wait_a_little_until_said() noexcept;
-// In a forked child: what its parent has to say.
-void forget_lines() noexcept;
 
 }  // namespace traintrace

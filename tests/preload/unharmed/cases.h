@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
+#include <grp.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -26,6 +28,18 @@ inline void calls(int count) {
     call(i);
   }
 }
+
+inline bool become_nobody() {
+  constexpr uid_t kNobody = 65534;
+  return setgroups(0, nullptr) == 0 && setgid(kNobody) == 0 && setuid(kNobody) == 0;
+}
+
+// hostile.cc
+int locks_little();
+int calls_at_end_of_threads();
+int calls_when_it_forks();
+int calls_in_threads_of_timers();
+int cancels_at_any_instruction();
 
 // stacks.cc
 int handles_faults();

@@ -2,7 +2,6 @@
 // Each prints what it saw: unharmed.py compares that with a run without the tracer.
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -34,6 +33,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using unharmed::become_nobody;
 using unharmed::call;
 using unharmed::calls;
 using unharmed::g_copies;
@@ -227,11 +227,6 @@ int load_and_unload() {
 int load_while_busy() {
   const Busy busy(3);
   return load_and_unload();
-}
-
-bool become_nobody() {
-  constexpr uid_t kNobody = 65534;
-  return setgroups(0, nullptr) == 0 && setgid(kNobody) == 0 && setuid(kNobody) == 0;
 }
 
 int setuid_first() {
@@ -728,6 +723,11 @@ int named(const std::string& name, const char* program, const char* folder) {
                         {"ends-by-system-call", ends_by_system_call},
                         {"processes-that-share-memory", makes_processes_that_share_memory},
                         {"many-threads", many_threads_begin_and_end},
+                        {"locks-little", unharmed::locks_little},
+                        {"calls-at-end-of-threads", unharmed::calls_at_end_of_threads},
+                        {"calls-when-it-forks", unharmed::calls_when_it_forks},
+                        {"calls-in-threads-of-timers", unharmed::calls_in_threads_of_timers},
+                        {"cancels-at-any-instruction", unharmed::cancels_at_any_instruction},
                         {"closes-what-it-inherits", closes_what_it_inherits}};
   for (const auto& each : kAll) {
     if (name == each.name) {
