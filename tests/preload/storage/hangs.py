@@ -203,8 +203,8 @@ class Hangs(unittest.TestCase):
             (status, out, errors), took = self.traintrace("analyze", "--format=json", str(gone), str(own / "t"))
             self.assertEqual((status, errors), (1, ""))  # its job has ended with status 7
             self.assertLess(took, 10 + SLACK)
-            corrupt = [finding for finding in json.loads(out)["findings"] if finding["code"] == "trace.corrupt"]
-            self.assertIn("does not answer within 10 s", "\n".join(corrupt[0]["evidence"]))
+            unreachable = [finding for finding in json.loads(out)["findings"] if finding["code"] == "trace.unreachable"]
+            self.assertIn("does not answer within 10 s", "\n".join(unreachable[0]["evidence"]))
             self.forget(job.pid)
 
     def test_a_file_that_goes_while_it_is_read(self):
