@@ -15,9 +15,9 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 std::vector<std::string> names(int count) {
-  std::vector<std::string> all;
+  std::vector<std::string> all(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
-    all.push_back(std::to_string(i));
+    all[static_cast<size_t>(i)] = std::to_string(i);
   }
   return all;
 }
