@@ -60,12 +60,17 @@ void add_trace(const std::string& path, Found& found) {
 
 void add_folder(const std::string& folder, Found& found) {
   std::error_code problem;
+  std::vector<std::string> paths;
   for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end;
        entry.increment(problem)) {
     const fs::path extension = entry->path().extension();
     if (extension == format::kTraceSuffix || extension == ".pointer") {
-      add_trace(entry->path().string(), found);
+      paths.push_back(entry->path().string());
     }
+  }
+  take_out_silent_files(paths);
+  for (const std::string& path : paths) {
+    add_trace(path, found);
   }
   for (const std::string& memory : memories_not_copied(folder)) {
     found.traces.insert(memory);
@@ -81,7 +86,6 @@ void add_folder(const std::string& folder, Found& found) {
 
 Found find_all(const std::vector<std::string>& arguments) {
   Found found;
-  found.errors = silent_inputs();
   for (const std::string& argument : arguments) {
     std::error_code ignored;
     if (fs::is_directory(argument, ignored) || !fs::exists(argument, ignored)) {
@@ -90,6 +94,7 @@ Found find_all(const std::vector<std::string>& arguments) {
       add_trace(argument, found);
     }
   }
+  found.errors.insert(found.errors.begin(), silent_inputs().begin(), silent_inputs().end());
   return found;
 }
 
@@ -208,10 +213,11 @@ void tell_gone(const std::vector<std::string>& gone) {
   }
 }
 
-int tell(const Found& found, const Collected& collected, const std::string& traces,
+int tell(const Found& found, Collected collected, const std::string& traces,
          const std::string& folder) {
   for (const ReadError& error : found.errors) {
     say(error);
+    collected.failed = collected.failed || is_silent_file(error.file);
   }
   tell_gone(collected.gone);
   if (collected.processes != 0) {
@@ -256,7 +262,8 @@ int collect(CollectArguments arguments) {
   Collected collected;
   pack_all(found, folder, *ring, collected);
   follow_moved(arguments.traces, found, folder, *ring, collected);
-  return tell(found, collected, fmt::format("{}", fmt::join(arguments.traces, " ")), folder);
+  return tell(found, std::move(collected), fmt::format("{}", fmt::join(arguments.traces, " ")),
+              folder);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "analyzer/detectors/memory/caught_shortages.h"
 #include "analyzer/detectors/memory/detectors.h"
 #include "analyzer/detectors/range_lines.h"
+#include "analyzer/detectors/trace/trace_finding.h"
 
 namespace traintrace {
 namespace {
@@ -46,6 +47,7 @@ constexpr NamedDetector<Detector> kDetectors[] = {
     TT_DETECTOR(find_launch_races),       TT_DETECTOR(find_traces_elsewhere),
     TT_DETECTOR(find_forbidden),          TT_DETECTOR(find_settings_not_in_force),
     TT_DETECTOR(find_shared_gpus),        TT_DETECTOR(find_static_runtimes),
+    TT_DETECTOR(find_unreachable),
 };
 
 }  // namespace

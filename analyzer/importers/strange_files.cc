@@ -9,6 +9,7 @@
 
 #include "analyzer/importers/text_file.h"
 #include "analyzer/reader/files/input_file.h"
+#include "analyzer/reader/silent_inputs.h"
 
 namespace traintrace {
 namespace {
@@ -190,7 +191,7 @@ std::string found_instead_text(const std::string& folder, const std::vector<std:
   for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end;
        entry.increment(problem)) {
     std::error_code ignored;
-    if (entry->is_directory(ignored)) {
+    if (!is_silent_file(entry->path().string()) && entry->is_directory(ignored)) {
       folders.push_back(entry->path().filename().string());
     }
   }

@@ -2,9 +2,14 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <atomic>
+#include <charconv>
 #include <future>
+#include <iterator>
 #include <mutex>
 #include <string_view>
+#include <thread>
 
 #include "analyzer/isolation/answer_within.h"
 
@@ -38,6 +43,70 @@ std::map<std::string, std::string> ask_each(
       found.emplace(*names.begin(), ask(*names.begin()));
       names.erase(names.begin());
     }
+  }
+  return found;
+}
+
+namespace {
+
+constexpr size_t kSideBySide = 128;
+
+// In a child: says the number of each that answers.
+void ask_side_by_side(const std::vector<std::string>& names,
+                      const std::function<void(const std::string& name)>& ask, const Say& say) {
+  std::atomic<size_t> next = 0;
+  std::mutex saying;
+  const auto ask_some = [&] {
+    for (size_t i = next++; i < names.size(); i = next++) {
+      ask(names[i]);
+      const std::lock_guard lock(saying);
+      say(std::to_string(i) + '\0');
+    }
+  };
+  std::vector<std::jthread> threads;
+  std::generate_n(std::back_inserter(threads), std::min(names.size(), kSideBySide),
+                  [&] { return std::jthread(ask_some); });
+}
+
+std::vector<bool> answered_in(std::string_view text, size_t count) {
+  std::vector<bool> answered(count);
+  for (size_t end = 0; (end = text.find('\0')) != text.npos; text.remove_prefix(end + 1)) {
+    size_t index = count;
+    std::from_chars(text.data(), text.data() + end, index);
+    if (index < count) {
+      answered[index] = true;
+    }
+  }
+  return answered;
+}
+
+}  // namespace
+
+std::set<std::string> answering_among(const std::vector<std::string>& names,
+                                      std::chrono::milliseconds patience,
+                                      const std::function<void(const std::string& name)>& ask) {
+  constexpr int kMostRounds = 3;
+  std::vector<std::string> left = names;
+  std::set<std::string> found;
+  for (int silent_rounds = 0; silent_rounds < kMostRounds && !left.empty();) {
+    const Answer answer =
+        answer_within(patience, [&](const Say& say) { ask_side_by_side(left, ask, say); });
+    const std::vector<bool> answered = answered_in(answer.text, left.size());
+    const size_t before = found.size();
+    std::vector<std::string> others;
+    for (size_t i = 0; i < left.size(); ++i) {
+      answered[i] ? static_cast<void>(found.insert(left[i])) : others.push_back(left[i]);
+    }
+    if (answer.silent_for >= patience / 2) {
+      // They are asked in this order, and all that may hold up others are held up.
+      others.erase(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(
+                                                        std::min(others.size(), kSideBySide)));
+      ++silent_rounds;
+    } else if (found.size() == before) {  // there was no child, or it has ended
+      found.insert(others.begin(), others.end());
+      others.clear();
+    }
+    left = std::move(others);
   }
   return found;
 }

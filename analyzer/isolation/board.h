@@ -28,6 +28,8 @@ extern Board* board;
 extern std::vector<InternalError> deadly_stages;
 // The same, since they wait for files that do not answer.
 extern std::vector<std::string> silent_stages;
+// Some file did not answer.
+extern bool anything_silent;
 
 // As names of stages are compared and kept.
 std::string stage_name(const std::string& stage);

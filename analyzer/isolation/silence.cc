@@ -18,6 +18,7 @@
 namespace traintrace {
 
 std::vector<std::string> silent_stages;
+bool anything_silent = false;
 
 const char* const kIsSilent = "does not answer for 30 s: is its file server gone?";
 
@@ -168,6 +169,10 @@ std::optional<std::string> SilenceWatch::silent_file() {
     found = waits_for_a_disk(task->path()) ? std::optional(std::string()) : found;
   }
   return found;
+}
+
+bool is_anything_silent() {
+  return anything_silent;
 }
 
 bool was_silent(const std::string& stage) {

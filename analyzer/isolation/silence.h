@@ -31,6 +31,10 @@ class SilenceWatch {
 // That this stage of an earlier attempt waited so, and is left out.
 bool was_silent(const std::string& stage);
 
+// That there was a file of an earlier attempt that did not answer: each is asked before it is read
+// from then on (reader/silent_inputs.h).
+bool is_anything_silent();
+
 // "does not answer for 30 s: is its file server gone?"
 extern const char* const kIsSilent;
 

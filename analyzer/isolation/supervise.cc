@@ -194,6 +194,9 @@ bool leave_out_silent(const std::string& name, const std::string& file) {
   if (inputs != Inputs::kAnswer) {
     return inputs == Inputs::kSomeSilent;
   }
+  if (!std::exchange(anything_silent, true)) {
+    return true;  // the next attempt asks all files first
+  }
   const std::vector<std::string> stages = stages_in_work();
   if (stages.size() > 1 && !after_a_crash) {
     return true;
@@ -235,6 +238,7 @@ int supervise(const std::string& name, const std::function<int()>& work,
     return all();
   }
   silent_stages.clear();
+  anything_silent = false;
   for (deadly_stages.clear(), after_a_crash = false;; after_a_crash = true) {
     board = new_board();
     const Attempt attempt = board == nullptr ? Attempt() : run_child(all);

@@ -7,8 +7,9 @@
 namespace traintrace {
 
 // Runs `work` in a child and returns its status.  Of a child that crashes, the parent knows in
-// which stage it was, and starts another that leaves this stage out.  So it does where the child
-// waits for a file server that is gone (silence.h).  All of `work` is the stage
+// which stage it was, and starts another that leaves this stage out.  Where the child waits for a
+// file server that is gone (silence.h), the next one asks each file before it reads it, and leaves
+// out those that do not answer; after that, stages.  All of `work` is the stage
 // `name`: where it fails as a whole, `otherwise` says so and returns the status.
 //
 // Only this thread would go on in the child: where there are others, `work` runs in this process,

@@ -17,6 +17,7 @@
 #include "analyzer/reader/files/text_bytes.h"
 #include "analyzer/reader/files/trace_memory.h"
 #include "analyzer/reader/files/within.h"
+#include "analyzer/reader/silent_inputs.h"
 #include "analyzer/telemetry/gpu_history.h"
 #include "format/pack.h"
 #include "format/segments.h"
@@ -65,18 +66,21 @@ void add_listed(const std::string& path, Inputs& inputs, Listing& listing) {
   }
 }
 
-// Sorted, so that nothing depends on the order in which a folder lists its files.
+// A link may lead to what does not answer: it is not asked of what kind that is before it is known
+// to answer.
 std::vector<std::string> files_in(const fs::path& folder, std::error_code& problem) {
   std::vector<std::string> paths;
   for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end;
        entry.increment(problem)) {
-    const fs::path extension = entry->path().extension();
-    std::error_code ignored;
-    if (extension == format::kTraceSuffix || extension == ".pointer" ||
-        entry->is_regular_file(ignored)) {
-      paths.push_back(entry->path().string());
-    }
+    paths.push_back(entry->path().string());
   }
+  take_out_silent_files(paths);
+  std::erase_if(paths, [](const std::string& path) {
+    const fs::path extension = fs::path(path).extension();
+    std::error_code ignored;
+    return extension != format::kTraceSuffix && extension != ".pointer" &&
+           !fs::is_regular_file(path, ignored);
+  });
   return paths;
 }
 

@@ -14,4 +14,10 @@ void take_out_silent(std::vector<std::string>& named);
 
 const std::vector<ReadError>& silent_inputs();
 
+// The same of what a folder lists, once a file has been met that does not answer (silence.h).
+void take_out_silent_files(std::vector<std::string>& paths);
+
+// That `path` was taken out by either.
+bool is_silent_file(const std::string& path);
+
 }  // namespace traintrace

@@ -251,8 +251,8 @@ void sort_and_unite(std::vector<std::string>& paths) {
 Reading read_once(std::span<const std::string> arguments, const ReadOptions& options) {
   Reading reading;
   TraceSet& set = reading.set;
-  set.errors = silent_inputs();
   Inputs inputs = inputs_of(arguments, set.errors);
+  set.errors.insert(set.errors.begin(), silent_inputs().begin(), silent_inputs().end());
   std::vector<std::string>& paths = inputs.traces;
   // The same trace may be named twice, by its folder and by itself.
   sort_and_unite(paths);

@@ -8,6 +8,13 @@ namespace traintrace {
 
 enum class ArmState : uint32_t { kUnarmed, kArming, kArmed, kSteppedAside };
 
+// Of any kernel: those of Arm64 may have pages of 64 KiB, and wipe nothing smaller.
+#ifdef __aarch64__
+inline constexpr size_t kLargestPage = 65536;
+#else
+inline constexpr size_t kLargestPage = 4096;
+#endif
+
 // A forked child finds this page zeroed whatever it was forked by (MADV_WIPEONFORK): it is not
 // armed and never writes into its parent's trace.
 union GuardPage {
@@ -17,7 +24,7 @@ union GuardPage {
     uint32_t counts;      // 1: there is a trace to count losses in; before it is armed
     uint32_t own_thread;  // that arms, once it runs
   } words;
-  char page[4096];
+  char page[kLargestPage];
 };
 extern GuardPage g_guard;
 

@@ -28,6 +28,15 @@ bool has_own_files() noexcept {
   return t_own_files;
 }
 
+FileKind kind_of_file(int folder, const char* path) noexcept {
+  struct statx status = {};
+  const long failed = syscall(SYS_statx, folder, path, AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
+                              STATX_TYPE | STATX_INO, &status);
+  return failed != 0 ? FileKind{}
+                     : FileKind{status.stx_mode, status.stx_dev_major, status.stx_dev_minor,
+                                status.stx_ino};
+}
+
 // Containers may refuse pidfd_getfd.  Opening it anew will do unless it is a file: then what the
 // job writes next, at its own offset, would go over what we wrote.
 int borrow_stderr() noexcept {
@@ -40,12 +49,12 @@ int borrow_stderr() noexcept {
     }
   }
   constexpr const char* kPath = "/proc/self/fd/2";  // that of the process, not of the thread
-  struct stat status = {};
-  if (stat(kPath, &status) != 0) {
+  const uint32_t mode = kind_of_file(AT_FDCWD, kPath).mode;
+  if (mode == 0) {
     errno = EBADF;
     return -1;
   }
-  if (!S_ISFIFO(status.st_mode) && !S_ISCHR(status.st_mode)) {
+  if (!S_ISFIFO(mode) && !S_ISCHR(mode)) {
     errno = EPERM;
     return -1;
   }

@@ -1,6 +1,8 @@
 // Descriptors of the tracer's own threads.
 #pragma once
 
+#include <cstdint>
+
 namespace traintrace {
 
 // From now on the calling thread, and those that it creates, have a table of descriptors of their
@@ -11,6 +13,16 @@ void take_own_files() noexcept;
 // What a thread created by one that has them calls first.
 void share_own_files(bool of_creator) noexcept;
 bool has_own_files() noexcept;
+
+// What is known without asking a server, which may be gone.  All 0: nothing.
+struct FileKind {
+  uint32_t mode;
+  uint32_t device_major;
+  uint32_t device_minor;
+  uint64_t inode;
+  bool operator==(const FileKind&) const = default;
+};
+FileKind kind_of_file(int folder, const char* path) noexcept;  // path "": the descriptor's own
 
 // For a thread that has its own: the job's standard error, to be closed by the caller.  -1: errno
 // is EBADF where the job has none, else it cannot be had from here.

@@ -10,6 +10,7 @@
 
 #include <cerrno>
 
+#include "interpose/base/bare_thread.h"
 #include "interpose/calls/elf_next.h"
 
 namespace traintrace {
@@ -20,10 +21,6 @@ alignas(16) constinit char g_starter_stack[kStackBytes] = {};
 alignas(16) constinit char g_program_stack[kStackBytes] = {};
 constinit int g_busy = 0;
 constinit int g_exec_failed = 0;  // stored by the child, which shares this memory
-
-// glibc's own, by the name that no sanitizer intercepts: one takes clone() for a fork of the job.
-using Clone = int (*)(int (*)(void*), void*, int, void*, ...);
-constinit Clone g_clone = nullptr;
 
 [[gnu::constructor]] void find_clone() {
   g_clone = reinterpret_cast<Clone>(next_definition("__clone"));

@@ -204,11 +204,10 @@ void wait_for_rounds(format::FileHeader* memory) {
 
 void wait_for_copy(format::FileHeader* memory) noexcept {
   wait_for_rounds(memory);
-  wait_until_told();
-  say_unsaid();
   tell_other_place(*memory);
   tell_not_collected(*memory);
   complain_if_nothing_is_kept(*memory);
+  wait_until_said();
 }
 
 void look_after_keeper(format::FileHeader* memory) noexcept {

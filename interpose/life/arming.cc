@@ -35,6 +35,7 @@
 #include "interpose/python/python_frames.h"
 #include "interpose/record/clock.h"
 #include "interpose/record/growth.h"
+#include "interpose/record/map_memory.h"
 #include "interpose/record/memory_region.h"
 #include "interpose/record/recorder.h"
 #include "interpose/record/sections.h"
@@ -47,7 +48,7 @@
 
 namespace traintrace {
 
-alignas(4096) constinit GuardPage g_guard = {};
+alignas(kLargestPage) constinit GuardPage g_guard = {};
 
 namespace {
 
@@ -68,6 +69,7 @@ constinit pid_t g_process = 0;  // that recorded last, or g_loaded_in
 constinit format::FileHeader* g_file = nullptr;
 constinit size_t g_file_bytes = 0;
 constinit bool g_hooks_in_place = false;
+constinit bool g_page_is_wiped = false;
 constinit Settings g_settings = {};  // for the own thread to begin with
 constinit thread_local bool t_arming = false;
 constinit thread_local pid_t t_waited_in = 0;  // a forked child may wait once more
@@ -89,24 +91,28 @@ void set_arm_state(ArmState state) {
   futex_wake(&g_guard.words.state);
 }
 
+// A handler of the job's for fork(), registered before this one, may have called already: that has
+// armed the child anew, where the kernel wipes the page.
 void disarm_child() {
+  if (g_page_is_wiped) {
+    return;
+  }
   g_guard.words.armed = 0;
   g_guard.words.counts = 0;
   g_guard.words.own_thread = 0;
-  telling_ends();  // that thread is the parent's
   set_arm_state(ArmState::kUnarmed);
 }
 
 void exited(int status, void*) {
   note_exit(format::kExit, status);
   if (armed_generation() == 0 && getpid() == g_process) {
-    say_unsaid();  // why nothing is recorded, where the own thread could not say it
+    wait_until_said();  // why nothing is recorded
   }
 }
 
 // Where the kernel does not wipe the page, the handler of fork() does what it can.
 void put_hooks_in_place() {
-  madvise(&g_guard, sizeof g_guard, MADV_WIPEONFORK);
+  g_page_is_wiped = madvise(&g_guard, sizeof g_guard, MADV_WIPEONFORK) == 0;
   if (!g_hooks_in_place) {
     g_hooks_in_place = true;
     pthread_atfork(nullptr, nullptr, disarm_child);
@@ -252,9 +258,13 @@ format::FileHeader* arm_in_own_thread() noexcept {
   __atomic_store_n(&g_guard.words.own_thread, static_cast<uint32_t>(gettid()), __ATOMIC_RELEASE);
   const bool moved = root_was_changed();  // before the job's first call goes on
   MemoryRegion region = {};
+  own_thread_says();
   const bool armed = start_recording(region);
   if (armed) {
     telling_begins();
+  } else {
+    own_thread_says_no_more();
+    wait_a_little_until_said();
   }
   set_arm_state(armed ? ArmState::kArmed : ArmState::kSteppedAside);
   t_arming = false;
@@ -264,12 +274,13 @@ format::FileHeader* arm_in_own_thread() noexcept {
     if (moved) {
       tell_changed_root(*region.header);
     }
+    if (g_settings.log) {
+      ShortText line;
+      line << "recording to " << region.header->folder;
+      say(line.c_str());
+    }
     telling_ends();
-  }
-  if (armed && g_settings.log) {
-    ShortText line;
-    line << "recording to " << region.header->folder;
-    say(line.c_str());
+    say_lines();
   }
   return armed ? region.header : nullptr;
 }
@@ -299,6 +310,9 @@ const char* why_not_here() {
   }
   if (left_of(RLIMIT_NOFILE, 0) < kFewestFiles) {
     return "a process may open fewer than 16 files here (RLIMIT_NOFILE)";
+  }
+  if (left_of(RLIMIT_MEMLOCK, 0) != UINT64_MAX && may_lock_too_little(kAddresses)) {
+    return "the process locks all new memory (mlockall), and may lock little (RLIMIT_MEMLOCK)";
   }
   if (left_of(RLIMIT_AS, 0) == UINT64_MAX && left_of(RLIMIT_DATA, 0) == UINT64_MAX) {
     return nullptr;

@@ -17,6 +17,7 @@
 #include "interpose/life/call_filters.h"
 #include "interpose/life/facts.h"
 #include "interpose/life/real_time.h"
+#include "interpose/life/stderr_line.h"
 #include "interpose/life/thread_count.h"
 #include "interpose/payload/checks.h"
 #include "interpose/python/host_samples.h"
@@ -72,7 +73,7 @@ bool is_alone() {
     at = strchr(at + 1, ' ');
   }
   constexpr uint64_t kLeaderAndThis = 2;
-  const uint64_t ours = kLeaderAndThis + (keeper_is_thread() ? 1 : 0);
+  const uint64_t ours = kLeaderAndThis + (keeper_is_thread() ? 1 : 0) + (is_saying() ? 1 : 0);
   return at && parse_number(at + 1, nullptr) <= ours;
 }
 
@@ -88,6 +89,7 @@ void say_alive(format::FileHeader* file) {
 void work_until(ThreadState* self, uint64_t due_ns) {
   for (uint64_t now_ns = 0; now_ns < due_ns; now_ns = nanoseconds(CLOCK_MONOTONIC)) {
     grow_as_asked();
+    say_lines();
     const bool samples = self != nullptr && host_samples_wanted() && !call_filters_were_added();
     const uint64_t look_ns = samples ? host_samples_take(*self) : UINT64_MAX;
     const bool checks = self != nullptr && checks_are_on();
@@ -158,6 +160,7 @@ void* run(void* argument) {
     }
   }
   end_keeper_thread();
+  own_thread_says_no_more();
   rejoin_thread_count();
   return nullptr;
 }

@@ -8,10 +8,8 @@
 #include <cstring>
 
 #include "interpose/base/files.h"
-#include "interpose/base/futex.h"
 #include "interpose/calls/call_names.h"
 #include "interpose/life/stderr_line.h"
-#include "interpose/record/clock.h"
 #include "interpose/tables/tables.h"
 
 namespace traintrace {
@@ -30,7 +28,6 @@ constinit uint32_t g_told_place = 0;
 constinit uint32_t g_told_root = 0;
 constinit uint32_t g_told_shared = 0;
 constinit uint32_t g_told_runtime = 0;
-constinit uint32_t g_telling = 0;
 
 // The root directory at the start.
 constinit dev_t g_root_device = 0;
@@ -114,24 +111,6 @@ void add_unmatched_calls(const Settings& settings, Text& line) {
 }
 
 }  // namespace
-
-void telling_begins() noexcept {
-  publish(g_telling, 1U);
-}
-
-void telling_ends() noexcept {
-  publish(g_telling, 0U);
-  futex_wake(&g_telling);
-}
-
-void wait_until_told() noexcept {
-  constexpr uint64_t kMostNs = 1'000'000'000;
-  constexpr uint64_t kSliceNs = 10'000'000;
-  const uint64_t begun = nanoseconds(CLOCK_MONOTONIC);
-  while (load(g_telling) != 0 && nanoseconds(CLOCK_MONOTONIC) - begun < kMostNs &&
-         futex_wait(&g_telling, 1, kSliceNs)) {
-  }
-}
 
 void tell_smaller_ring(const Settings& settings, const MemoryRegion& region) noexcept {
   if (settings.ring_mb_asked && region.ring_mb < settings.ring_mb) {

@@ -9,12 +9,6 @@
 
 namespace traintrace {
 
-// The own thread tells while the job goes on.  One that ends meanwhile waits for its last word, for
-// a second at most: stderr may be a file on a server that is gone.
-void telling_begins() noexcept;
-void telling_ends() noexcept;
-void wait_until_told() noexcept;
-
 // Values that were not understood, names TRAINTRACE_* that are no setting, and patterns for calls
 // that match none.
 void tell_about_settings(const Settings& settings) noexcept;

@@ -15,12 +15,9 @@
 #include "interpose/keeper/storage.h"
 #include "interpose/life/call_filters.h"
 #include "interpose/record/clock.h"
+#include "interpose/record/map_memory.h"
 #include "interpose/tables/allocations.h"
 #include "interpose/tables/tensors.h"
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23  // Linux 5.14
-#endif
 
 namespace traintrace {
 
@@ -93,7 +90,7 @@ bool allocate_by_descriptor(uint64_t offset, uint64_t bytes) {
 // Newer kernels also map the pages at once, so that the job's threads do not fault on them.
 bool allocate(uint64_t offset, uint64_t bytes) {
   char* const memory = reinterpret_cast<char*>(g_growth.file) + offset;
-  if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0) {
+  if (populate(memory, bytes)) {
     return true;
   }
   return errno == EINVAL && allocate_by_descriptor(offset, bytes);

@@ -18,10 +18,6 @@
 #include "interpose/record/map_memory.h"
 #include "interpose/record/sections.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23  // Linux 5.14
-#endif
-
 namespace traintrace {
 namespace {
 
@@ -132,8 +128,7 @@ bool allocate_beginnings(int file, const format::FileHeader& layout) {
 void populate_beginning_of_ring(void* memory, const format::FileHeader& layout) {
   for (uint32_t i = 0; i < layout.section_count; ++i) {
     if (layout.sections[i].kind == format::kEvents) {
-      madvise(static_cast<char*>(memory) + layout.sections[i].offset, layout.ready_bytes[i],
-              MADV_POPULATE_WRITE);
+      populate(static_cast<char*>(memory) + layout.sections[i].offset, layout.ready_bytes[i]);
     }
   }
 }

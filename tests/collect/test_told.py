@@ -55,7 +55,9 @@ class Settings(job.Case):
 
     def test_a_ring_for_which_there_is_no_room(self):
         limited = ["prlimit", f"--fsize={200 << 20}", *job.JOB]
-        _, _, errors = self.record(program=limited, TRAINTRACE_RING_MB="256")
+        # A simulated GPU's memory is a file, too: one that is larger ends the job by SIGXFSZ, perhaps before anything is said.
+        status, _, errors = self.record(program=limited, TRAINTRACE_RING_MB="256", SIMGPU_MEMORY="64M", SIMGPU_NODE=f"{self.folder}/gpus")
+        self.assertEqual(status, 0, errors)
         self.assertRegex(errors.splitlines()[0], r"^traintrace: TRAINTRACE_RING_MB=256: only 64 MiB are used: files may not be that large$")
         self.assertEqual(self.finding("trace.settings")["title"], "rank 0: TRAINTRACE_RING_MB=64: the ring is smaller than asked for: "
                          "files may not be that large (256 MiB were asked for)")

@@ -24,6 +24,7 @@
 #include "analyzer/model/progress.h"
 #include "analyzer/model/runs/elsewhere.h"
 #include "analyzer/model/runs/run_clocks.h"
+#include "analyzer/reader/silent_inputs.h"
 #include "analyzer/text/values.h"
 #include "analyzer/thresholds.h"
 
@@ -304,9 +305,9 @@ Doubts doubts_about(const Run& run, const Hang& hang) {
   }
   if (may_hide_a_rank(run)) {
     for (const ReadError& error : run.unreadable) {
-      (error.forbidden   ? doubts.missing_traces
-       : error.truncated ? doubts.truncated
-                         : doubts.corrupt) = true;
+      (error.forbidden || is_silent_file(error.file) ? doubts.missing_traces
+       : error.truncated                             ? doubts.truncated
+                                                     : doubts.corrupt) = true;
     }
   }
   return doubts;

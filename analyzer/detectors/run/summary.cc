@@ -390,7 +390,7 @@ void add_unknown_messages(const Run& run, Finding& finding) {
 // Each of these says that there are ranks of which nothing was seen.
 bool is_about_absent_ranks(const Finding& finding) {
   return finding.code == "trace.missing-rank" || finding.code == "trace.elsewhere" ||
-         finding.code == "trace.forbidden";
+         finding.code == "trace.forbidden" || finding.code == "trace.unreachable";
 }
 
 // Of a run that ended well as far as it was seen.

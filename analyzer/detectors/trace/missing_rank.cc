@@ -10,6 +10,7 @@
 #include "analyzer/detectors/trace/trace_finding.h"
 #include "analyzer/judge/frontier.h"
 #include "analyzer/model/runs/elsewhere.h"
+#include "analyzer/reader/silent_inputs.h"
 
 namespace traintrace {
 
@@ -57,8 +58,10 @@ std::vector<Finding> find_missing_trace(const Run& run) {
   for (const ReadError& error : run.unreadable) {
     finding.certainty = Certainty::kLikely;
     if (!error.forbidden) {
-      lines.push_back(fmt::format("a damaged trace, {}, may be of one of them",
-                                  error.file.substr(error.file.rfind('/') + 1)));
+      lines.push_back(fmt::format(
+          "{}, {}, may be of one of them",
+          is_silent_file(error.file) ? "a file that does not answer" : "a damaged trace",
+          error.file.substr(error.file.rfind('/') + 1)));
     }
   }
   for (const std::string& ranks : dumps_of_another_time(run)) {

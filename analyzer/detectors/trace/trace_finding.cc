@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analyzer/detectors/evidence_lines.h"
+#include "analyzer/reader/silent_inputs.h"
 
 namespace traintrace {
 namespace {
@@ -43,7 +44,8 @@ std::vector<std::string> cut(std::vector<std::string> lines) {
 std::vector<std::string> error_lines(const Run& run, bool truncated) {
   std::vector<std::string> lines;
   const auto add = [&](const ReadError& error, const std::string& whose) {
-    if (error.truncated == truncated && !error.internal && !error.forbidden) {
+    if (error.truncated == truncated && !error.internal && !error.forbidden &&
+        !is_silent_file(error.file)) {
       lines.push_back(fmt::format("{}{}: at {}: {}", whose, base_name(error.file), error.offset,
                                   error.message));
     }

@@ -19,6 +19,9 @@ Ranks ranks_of_process(const Run& run, size_t process);
 // At most 16 lines, and how many more there would be.
 std::vector<std::string> cut(std::vector<std::string> lines);
 
+// A detector beside those of detectors.h: files on a server that is gone.
+std::vector<Finding> find_unreachable(const Run& run);
+
 // What the reader said about files, readable and unreadable, that are (not) truncated; sorted.
 std::vector<std::string> error_lines(const Run& run, bool truncated);
 

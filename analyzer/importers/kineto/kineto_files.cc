@@ -1,12 +1,14 @@
 // Which files are traces of PyTorch's profiler.
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "analyzer/importers/json_value.h"
 #include "analyzer/importers/kineto/event_array.h"
 #include "analyzer/importers/kineto/kineto.h"
 #include "analyzer/importers/text_file.h"
 #include "analyzer/reader/files/input_file.h"
+#include "analyzer/reader/silent_inputs.h"
 
 namespace traintrace {
 namespace {
@@ -57,11 +59,15 @@ std::vector<std::string> find_kineto(std::span<const std::string> arguments) {
     if (!fs::is_directory(argument, none)) {
       continue;
     }
+    std::vector<std::string> listed;
     for (const fs::directory_entry& entry : fs::directory_iterator(argument, none)) {
-      if (entry.is_regular_file(none) && looks_like_kineto(entry.path())) {
-        found.push_back(entry.path());
-      }
+      listed.push_back(entry.path());
     }
+    take_out_silent_files(listed);
+    std::copy_if(listed.begin(), listed.end(), std::back_inserter(found),
+                 [&](const std::string& path) {
+                   return fs::is_regular_file(path, none) && looks_like_kineto(path);
+                 });
   }
   std::sort(found.begin(), found.end());
   found.erase(std::unique(found.begin(), found.end()), found.end());

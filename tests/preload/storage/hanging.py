@@ -1,6 +1,7 @@
 """A file system that answers so many requests and then none, as that of a server that is gone.
 
-  hanging.py MOUNT_POINT TYPE REQUESTS      mounts, says "mounted", serves until it is killed; -1: answers all
+  hanging.py MOUNT_POINT TYPE REQUESTS [closes]      mounts, says "mounted", serves until it is killed; -1: answers all;
+                                                     closes: once a file was closed, no close asks any more
 
 While there is a file "fails" in it, no file can be read.  A tree in memory, by the kernel's FUSE protocol (linux/fuse.h)."""
 import ctypes
@@ -116,12 +117,14 @@ def name_in(body):
     return body.split(b"\0")[0]
 
 
-def serve(device, requests):
+def serve(device, requests, refused=()):
     tree = Tree()
     answers = {LOOKUP: tree.lookup, GETATTR: tree.getattr, SETATTR: tree.setattr, MKDIR: tree.mkdir, UNLINK: tree.remove, RMDIR: tree.remove,
                RENAME: tree.rename, RENAME2: tree.rename2, OPEN: tree.open, OPENDIR: tree.open, READ: tree.read, WRITE: tree.write,
                STATFS: tree.statfs, READDIR: tree.readdir, CREATE: tree.create,
                **dict.fromkeys((RELEASE, FSYNC, FLUSH, RELEASEDIR, FSYNCDIR, ACCESS), tree.nothing)}
+    for operation in refused:
+        del answers[operation]
     while requests:
         request = os.read(device, 1 << 18)
         _, operation, unique, node = HEADER.unpack_from(request)[:4]
@@ -150,7 +153,7 @@ def main():
         sys.exit(f"cannot mount: {os.strerror(ctypes.get_errno())}")
     print("mounted", flush=True)
     try:
-        serve(device, requests)
+        serve(device, requests, [FLUSH] if sys.argv[4:] == ["closes"] else [])
     except OSError as error:  # unmounted
         if error.errno != errno.ENODEV:
             raise

@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -63,6 +64,13 @@ int no_processes(bool called_before);
 int in_an_empty_root(const char* folder, bool called_before);
 int in_a_removed_folder(const char* folder);
 int locks_memory();
+
+// hostile.cc
+int locks_little();
+int calls_at_end_of_threads();
+int calls_when_it_forks();
+int calls_in_threads_of_timers();
+int cancels_at_any_instruction();
 
 // stacks.cc
 int handles_faults();

@@ -29,6 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using unharmed::become_nobody;
 using unharmed::call;
 using unharmed::calls;
 using unharmed::g_copies;
@@ -409,6 +410,11 @@ int named(const std::string& name, const char* program, const char* folder) {
       {"ends-by-system-call", unharmed::ends_by_system_call},
       {"processes-that-share-memory", unharmed::makes_processes_that_share_memory},
       {"many-threads", many_threads_begin_and_end},
+      {"locks-little", unharmed::locks_little},
+      {"calls-at-end-of-threads", unharmed::calls_at_end_of_threads},
+      {"calls-when-it-forks", unharmed::calls_when_it_forks},
+      {"calls-in-threads-of-timers", unharmed::calls_in_threads_of_timers},
+      {"cancels-at-any-instruction", unharmed::cancels_at_any_instruction},
       {"closes-what-it-inherits", unharmed::closes_what_it_inherits}};
   for (const auto& each : kAll) {
     if (name == each.name) {

@@ -17,7 +17,8 @@ TOO_LONG = 15  # seconds more than three times what it takes without us; what ha
 CASES = """fork-storm fork-chain fork-while-busy spawn-while-busy exit-in-a-thread call-at-exit first-call-at-exit exec-itself load-and-unload
 load-while-busy setuid-first setuid-later closed-standard-files closed-standard-files-later opens-a-file close-all-files no-descriptors
 no-descriptors-later no-processes no-processes-later empty-root empty-root-later removed-folder removed-folder-default wait-for-anybody subreaper
-subreaper-later ignores-children waits-for-signals counts-signals kills-its-group daemonizes locks-memory in-real-time without-environment aborts
+subreaper-later ignores-children waits-for-signals counts-signals kills-its-group daemonizes locks-memory locks-little in-real-time without-environment aborts
+calls-at-end-of-threads calls-when-it-forks calls-in-threads-of-timers cancels-at-any-instruction
 faults handles-faults small-handler-stacks ends-by-system-call processes-that-share-memory many-threads closes-what-it-inherits
 descriptors-3 descriptors-4 descriptors-5 descriptors-15 descriptors-16
 main-thread-leaves main-thread-leaves-first main-thread-leaves-in-a-child main-thread-leaves-without-keeper
@@ -25,7 +26,8 @@ addresses-1000 addresses-4000 addresses-40000 data-500 data-8000
 filter-kills-first filter-kills-later filter-allows-little-later filter-kills-a-copying-thread-later
 filter-denies-polling""".split()
 # What is said there is why nothing is recorded.
-SAYS_SO = {"no-descriptors", "no-processes", "descriptors-3", "descriptors-4", "descriptors-5", "descriptors-15", "addresses-1000", "addresses-4000", "data-500", "filter-kills-first"}
+SAYS_SO = {"no-descriptors", "no-processes", "descriptors-3", "descriptors-4", "descriptors-5", "descriptors-15", "addresses-1000", "addresses-4000", "data-500", "filter-kills-first",
+           "locks-little"}
 # Where the trace lies.
 MUST_SAY = {"empty-root"}
 # Nobody copies it any more: the next keeper does.
