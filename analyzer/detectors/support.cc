@@ -179,7 +179,8 @@ std::string ended_advice(const std::vector<std::string>& of_testimonies) {
 
 // Findings about processes that have ended, and by whose own traces it is not known why.
 bool is_about_an_end(const Finding& finding) {
-  return finding.code == "collective.dead-rank" || finding.code == "run.rank-failed";
+  return finding.code == "collective.dead-rank" || finding.code == "collective.early-exit" ||
+         finding.code == "run.rank-failed";
 }
 
 // A log may be of weeks, and PIDs come again.
@@ -189,6 +190,30 @@ bool may_be_its_end(const Run& run, Rank rank, const Witness& witness) {
   const TimeNs last = state == nullptr ? 0 : last_sign_of_life(trace_of(run, *state));
   return !witness.ended || !is_wall_clock(last) ||
          std::abs(*witness.ended - static_cast<int64_t>(last)) < kClocksMayDiffer;
+}
+
+bool ended_by_exception(const Run& run, Rank rank) {
+  const RankState* const state = state_of(run, rank);
+  return state != nullptr && state->ending == Ending::kExited &&
+         trace_of(run, *state).exit_kind == format::kExit && trace_of(run, *state).exit_status == 1;
+}
+
+// The line that raised it stands first: the rank's last call may be far from it.
+void explain_exception(const Run& run, const Testimony& testimony, Finding& finding) {
+  for (const Witness& witness : testimony.witnesses) {
+    const std::optional<Rank> rank = rank_of(run, witness);
+    if (!witness.raised || witness.raised->file.empty() || !rank ||
+        !contains(finding.culprits, *rank) || !ended_by_exception(run, *rank)) {
+      continue;
+    }
+    const RaisedException& raised = *witness.raised;
+    const CodePlace place{*rank, raised.file, raised.line, raised.function, "python"};
+    finding.title += fmt::format("; rank {} raised {} at {}, says {}", rank->value, raised.text,
+                                 place_text(place), testimony.source);
+    std::erase(finding.where, place);
+    finding.where.insert(finding.where.begin(), place);
+    return;
+  }
 }
 
 // What ended a culprit: then nobody has to find that out.
@@ -255,6 +280,7 @@ void add_support(const Run& run, std::span<const Testimony> testimonies,
       add_lines(testimony, sayings, finding.culprits, finding);
       if (is_about_an_end(finding)) {
         explain_end(run, testimony, finding);
+        explain_exception(run, testimony, finding);
       }
     }
   }

@@ -34,9 +34,12 @@ std::string advice_about(const std::string& stat) {
 }
 
 // A look at its threads shows it there, or its last call has not returned, or it still polls.  Who
-// left that call long ago may be anywhere.
+// left that call long ago may be anywhere, and who ended by exit left it before.
 bool is_seen_there(const Run& run, const RankState& state) {
   const ProcessTrace& trace = trace_of(run, state);
+  if (trace.exit_kind == format::kExit) {
+    return false;
+  }
   const auto activity = activity_of(run, state);
   return working_thread(run, state) != nullptr || (activity && activity->open) ||
          is_polling(trace, known_until(run, state));

@@ -63,12 +63,18 @@ bool is_implicit(uint64_t handle) {
   return handle <= kPerThreadStream;
 }
 
+// A thread that chose no device uses the first one, and its default stream is that of threads that
+// chose it: PyTorch's threads for backward passes choose none on the first device.  -1: not known.
+int32_t device_used(const ThreadState& thread) {
+  return !thread.device_chosen ? 0 : thread.device == format::kNoDevice ? -1 : thread.device;
+}
+
 // Default streams exist per device, and per device and thread; no handle has bit 63.
 uint64_t key_of(const ThreadState& thread, uint64_t handle, int32_t device) {
   if (!is_implicit(handle)) {
     return handle;
   }
-  const uint64_t place = static_cast<uint8_t>(device < 0 ? thread.device : device);
+  const uint64_t place = static_cast<uint8_t>(device < 0 ? device_used(thread) : device);
   const uint64_t owner = handle != kPerThreadStream ? 0
                          : thread.slot != nullptr   ? thread.slot->serial
                                                     : static_cast<uint32_t>(thread.tid);
@@ -129,7 +135,7 @@ uint32_t enter_stream(ThreadState& thread, uint64_t handle, int32_t device, uint
   }
   Stream stream{};
   stream.handle_tag = handle + 1;
-  stream.device = device >= 0 ? device : thread.device == format::kNoDevice ? -1 : thread.device;
+  stream.device = device >= 0 ? device : device_used(thread);
   stream.flags = is_implicit(handle) ? uint32_t{format::kImplicit} : 0;
   stream.created_ticks = ticks;
   stream.stack = stack;
@@ -274,7 +280,7 @@ void mark_completed(uint64_t mark, uint64_t ticks) noexcept {
 }
 
 void device_completed(ThreadState& thread, uint64_t entered_ticks, uint64_t ticks) noexcept {
-  const int32_t device = thread.device == format::kNoDevice ? -1 : thread.device;
+  const int32_t device = device_used(thread);
   const uint32_t used = used_count();
   for (uint32_t number = 1; number <= used; ++number) {
     const Stream& stream = stream_at(number);

@@ -117,11 +117,30 @@ TEST(ElasticLog, ExceptionsWithoutASummary) {
   EXPECT_EQ(concluded(raised(3, "KeyboardInterrupt")),
             (std::vector<std::string>{"only rank 3 raised an exception: KeyboardInterrupt at "
                                       "/w/train.py:77 in train_step"}));
-  const std::string again = raised(2, "ValueError: first") + raised(0, "RuntimeError: other") +
-                            raised(2, "RuntimeError: because of the first");
+  const std::string again =
+      raised(2, "ValueError: first") + raised(0, "RuntimeError: other") +
+      "[rank2]: \n[rank2]: The above exception was the direct cause of the following exception:\n"
+      "[rank2]: \n" +
+      raised(2, "RuntimeError: because of the first");
   EXPECT_EQ(concluded(again),
             (std::vector<std::string>{"ranks 0,2 raised exceptions, the first in the file is rank "
                                       "2's: ValueError: first at /w/train.py:77 in train_step"}));
+}
+
+// torchrun starts the ranks again, and the log goes on.
+TEST(ElasticLog, AnExceptionAfterARestartIsTheLatest) {
+  const std::string twice = raised(2, "ValueError: first") + raised(2, "KeyError: 'label'");
+  const std::vector<Witness> witnesses = read_elastic_log(twice, "job.log").witnesses;
+  ASSERT_EQ(witnesses.size(), 1U);
+  ASSERT_TRUE(witnesses[0].raised);
+  EXPECT_EQ(witnesses[0].raised->text, "KeyError: 'label'");
+  EXPECT_EQ(witnesses[0].raised->file, "/w/train.py");
+  EXPECT_EQ(witnesses[0].raised->line, 77);
+  EXPECT_EQ(witnesses[0].raised->function, "train_step");
+  const std::string cut = raised(2, "ValueError: first") +
+                          "[rank2]: Traceback (most recent call last):\n"
+                          "[rank2]:   File \"/w/train.py\", line 5, in f\n";
+  EXPECT_EQ(read_elastic_log(cut, "job.log").witnesses.at(0).raised->text, "ValueError: first");
 }
 
 TEST(ElasticLog, OtherLinesAreNone) {

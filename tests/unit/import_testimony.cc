@@ -284,6 +284,43 @@ TEST(Support, WhatEndedADeadRankIsTold) {
   }
 }
 
+// The line that raised stands before that of the last call.  Who was killed ended of no exception:
+// that one is of an earlier attempt.
+TEST(Support, TheLineThatRaisedStandsFirst) {
+  const auto place_after = [](const std::string& end) {
+    Result<DumpText> dump = parse_dump(
+        "ranks 0-2\n"
+        "communicator dp members=0-2\n"
+        "+1 0-2 calls ncclAllReduce on dp x3 every=1ms count=8\n"
+        "+2 0-1 enters ncclAllReduce on dp count=8\n"
+        "+2 2 " +
+            end + "\nend +60\n",
+        "story");
+    EXPECT_TRUE(dump) << (dump ? "" : dump.error().message);
+    const Result<JudgedRun> judged = judge(std::move(dump->processes), {}, {});
+    EXPECT_TRUE(judged);
+    Finding about;
+    about.code = "collective.early-exit";
+    about.title = "rank 2 exited";
+    about.culprits = {Rank{2}};
+    about.where = {{Rank{2}, "/w/train.py", 35, "train_step", "python"}};
+    Witness witness = said(2, "raised");
+    witness.raised = {"KeyError: 'label'", "/w/data.py", 118, "check"};
+    std::vector<Finding> findings = {about};
+    add_support(judged->run, std::vector{Testimony{"/x/job.log", "the job's log", {witness}}},
+                findings);
+    return findings[0];
+  };
+  const Finding raised = place_after("exits status=1");
+  ASSERT_EQ(raised.where.size(), 2U);
+  EXPECT_EQ(raised.where[0].line, 118);
+  EXPECT_EQ(raised.title,
+            "rank 2 exited; rank 2 raised KeyError: 'label' at data.py:118 in check, says the "
+            "job's log");
+  EXPECT_EQ(place_after("exits status=7").where.size(), 1U);
+  EXPECT_EQ(place_after("dies").title, "rank 2 exited");
+}
+
 // The network of rank 1 fails; rank 3 is told of it later, and all wait.
 constexpr char kNetworkFails[] =
     "ranks 0-3\n"

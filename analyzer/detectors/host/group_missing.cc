@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/detectors.h"
@@ -92,12 +94,57 @@ Finding group_finding(const Run& run, const Rendezvous& group) {
   return finding;
 }
 
+std::optional<CodePlace> sampled_place(const Run& run, Rank rank) {
+  const RankState& state = *state_of(run, rank);
+  return user_place(trace_of(run, state), rank, state.sampled->stack);
+}
+
+std::string at_text(const std::optional<CodePlace>& place) {
+  return place ? " at " + place_text(*place) : "";
+}
+
+Finding sampled_finding(const Run& run, const Rendezvous& group) {
+  Finding finding;
+  finding.code = "host.stuck";
+  finding.severity = catalogue_row(finding.code)->severity;
+  finding.root = true;
+  finding.victims = group.waiting;
+  finding.sides = {group.elsewhere, group.waiting};
+  const auto own = sampled_place(run, group.elsewhere.front());
+  const auto others = sampled_place(run, group.waiting.front());
+  const bool few = group.elsewhere.size() < group.waiting.size();
+  finding.title = fmt::format(
+      "{} did not come to where the others waited on the host: {} last seen{}; {} rank{} "
+      "waited{}{}",
+      ranks_text(group.elsewhere),
+      group.elsewhere.size() == 1 ? "it was"
+                                  : fmt::format("rank {} was", group.elsewhere.front().value),
+      at_text(own), group.waiting.size(), group.waiting.size() == 1 ? "" : "s", at_text(others),
+      few ? "" : "; culprit undetermined");
+  finding.certainty = few ? Certainty::kLikely : Certainty::kPossible;
+  finding.culprits = few ? group.elsewhere : Ranks();
+  for (const auto& place : {own, others}) {
+    if (place) {
+      finding.where.push_back(*place);
+    }
+  }
+  add_lines(sampled_lines(run, group.elsewhere), finding.evidence);
+  add_lines(sampled_lines(run, group.waiting), finding.evidence);
+  finding.evidence.push_back(
+      fmt::format("no rank called CUDA or NCCL for {}", seconds(group.silent)));
+  finding.values = {{"silent_ns", group.silent}};
+  finding.advice = "look at what that line waits for: the others wait on the host until it comes";
+  return finding;
+}
+
 }  // namespace
 
 std::vector<Finding> find_missing_from_host_groups(const Run& run) {
   std::vector<Finding> findings;
   if (const auto group = stuck_host_group(run)) {
     findings.push_back(group_finding(run, *group));
+  } else if (const auto seen = sampled_host_group(run)) {
+    findings.push_back(sampled_finding(run, *seen));
   }
   return findings;
 }

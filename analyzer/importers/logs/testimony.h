@@ -23,6 +23,14 @@ struct ProxyFailure {
   std::optional<int64_t> warned;         // ns since the epoch as if the host's zone were UTC's
 };
 
+// An exception that nothing caught, and the innermost line of the user's code that it came through.
+struct RaisedException {
+  std::string text;  // "KeyError: 'label'"
+  std::string file;  // empty: no such line
+  int line = 0;
+  std::string function;
+};
+
 // A process, or its side of a communicator.
 struct Witness {
   std::string host;           // as the tool writes it: a name or an address
@@ -39,6 +47,7 @@ struct Witness {
   std::string outer_cause;
   std::optional<int64_t> ended;  // ns since the epoch, by the teller's clock
   std::optional<ProxyFailure> proxy_failure;
+  std::optional<RaisedException> raised;
 };
 
 struct Testimony {

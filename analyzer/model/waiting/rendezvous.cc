@@ -29,6 +29,13 @@ bool waits_for_peers(const ThreadNow& thread) {
   return thread.waiting == Waiting::kStore || is_in_gloo(thread);
 }
 
+// In a function of torch.distributed that has called nothing of NCCL: it is another backend's.
+bool is_in_host_collective(const ProcessTrace& trace, const SampledPlace& place) {
+  const auto stack = trace.stacks.find(place.stack);
+  return stack != trace.stacks.end() && !stack->second.python.empty() &&
+         stack->second.python.front().file.ends_with("torch/distributed/distributed_c10d.py");
+}
+
 // False: it moves, or was not looked at.
 bool add_rank(const Run& run, const RankState& state, Rendezvous& rendezvous) {
   if (has_ended(state)) {
@@ -71,6 +78,26 @@ std::optional<Rendezvous> stuck_host_group(const Run& run) {
     }
   }
   const bool parted = !group.waiting.empty() && !group.elsewhere.empty() && group.gone.empty();
+  return parted ? std::optional(group) : std::nullopt;
+}
+
+std::optional<Rendezvous> sampled_host_group(const Run& run) {
+  if (run.communicators.empty() || !run.waits.waits.empty() || !run.missing.empty()) {
+    return std::nullopt;
+  }
+  Rendezvous group;
+  for (const RankState& state : run.ranks) {
+    const TimeNs silent = silence_of(run, state);
+    if (state.ending == Ending::kExited || working_thread(run, state) != nullptr ||
+        silent < run.hang_after || !state.sampled ||
+        elapsed(state.sampled->first, state.last_seen) < run.hang_after) {
+      return std::nullopt;
+    }
+    group.silent = group.silent == 0 ? silent : std::min(group.silent, silent);
+    (is_in_host_collective(trace_of(run, state), *state.sampled) ? group.waiting : group.elsewhere)
+        .push_back(state.rank);
+  }
+  const bool parted = !group.waiting.empty() && !group.elsewhere.empty();
   return parted ? std::optional(group) : std::nullopt;
 }
 

@@ -20,6 +20,10 @@ struct Rendezvous {
 // moves; or nobody waits for others in that way.
 std::optional<Rendezvous> stuck_host_group(const Run& run);
 
+// The same where nobody looked, by the recorder's own looks at ranks that made no call
+// (sampled_place.h): each was on one line for as long as a hang takes.  Not of ranks that exited.
+std::optional<Rendezvous> sampled_host_group(const Run& run);
+
 // "gloo", "the store"
 const char* host_group_of(const ThreadNow& thread);
 

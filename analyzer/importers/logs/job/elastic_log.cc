@@ -57,13 +57,25 @@ bool is_exception(std::string_view line) {
           name.find("Interrupt") != name.npos || name.find("xception") != name.npos);
 }
 
-// The first exception of a traceback and those that follow from it.
+// "KeyError: 'label' at train.py:118 in check"
+std::string raised_text(const RaisedException& raised) {
+  return raised.text +
+         (raised.file.empty() ? "" : fmt::format(" at {}:{}", raised.file, raised.line)) +
+         (raised.function.empty() ? "" : " in " + raised.function);
+}
+
+// Of the exceptions of one process, those that follow from another in one traceback tell less than
+// the first.  One that stands by itself is of a later process of that rank, after a restart.
 class TracebackReader {
  public:
   static bool begins(std::string_view line) {
     return line.starts_with("Traceback (most recent call last)");
   }
-  void begin() { open_ = raised_.empty(); }
+  void begin() {
+    open_ = !raised_ || !is_continued_;
+    place_ = RaisedException();
+    is_continued_ = false;
+  }
   bool is_open() const { return open_; }
 
   // A line of it, without what a launcher puts before all of them.  An exception stands farther
@@ -71,16 +83,22 @@ class TracebackReader {
   void add(std::string_view line) {
     const std::string_view text = trimmed_line(line);
     const size_t indent = text.empty() ? 0 : static_cast<size_t>(text.data() - line.data());
+    is_continued_ = is_continued_ || text.starts_with("During handling of the above exception") ||
+                    text.starts_with("The above exception was the direct cause");
+    if (!open_) {
+      return;
+    }
     if (text.starts_with("File \"")) {
       indent_ = indent;
       add_frame(text.substr(6));
     } else if (!text.empty() && indent < indent_ && is_exception(text)) {
-      raised_ = fmt::format("{}{}", text.substr(0, kMostTold), place_);
+      raised_ = place_;
+      raised_->text = text.substr(0, kMostTold);
       open_ = false;
     }
   }
   void end() { open_ = false; }
-  const std::string& raised() const { return raised_; }
+  const std::optional<RaisedException>& raised() const { return raised_; }
 
  private:
   // train.py", line 118, in train_step
@@ -89,18 +107,18 @@ class TracebackReader {
     if (quote == text.npos || !is_user_file(text.substr(0, quote))) {
       return;
     }
-    std::string_view rest = text.substr(quote + 8);
-    const std::string_view number = rest.substr(0, rest.find_first_not_of("0123456789"));
+    const std::string_view rest = text.substr(quote + 8);
     const size_t in = rest.find(", in ");
-    place_ =
-        fmt::format(" at {}:{}{}", text.substr(0, std::min(quote, kMostTold)), number,
-                    in == rest.npos ? "" : fmt::format(" in {}", rest.substr(in + 5, kMostTold)));
+    place_.file = text.substr(0, std::min(quote, kMostTold));
+    place_.line = number_at_start(rest).value_or(0);
+    place_.function = in == rest.npos ? std::string_view() : rest.substr(in + 5, kMostTold);
   }
 
   bool open_ = false;
+  bool is_continued_ = false;  // the next traceback follows from the one before
   size_t indent_ = 0;
-  std::string place_;  // of the innermost line of the user's code
-  std::string raised_;
+  RaisedException place_;  // of the innermost line of the user's code
+  std::optional<RaisedException> raised_;
 };
 
 struct ElasticFailure {
@@ -133,34 +151,36 @@ class ElasticReader {
   void finish() { close(); }
 
   std::vector<Witness> witnesses() const {
-    std::map<int, std::string> says;
+    std::map<int, Witness> all;
     for (const ElasticFailure& failure : failures_) {
-      std::string& text = says[failure.rank];
-      text += fmt::format("{}{} at {}, pid {} on {}", text.empty() ? "" : "; ",
-                          ending_text(failure.status), failure.time, failure.pid, failure.host);
-      if (const std::string& raised = raised_by(failure); !raised.empty()) {
-        text += ", " + raised;
+      Witness& witness = all[failure.rank];
+      witness.says +=
+          fmt::format("{}{} at {}, pid {} on {}", witness.says.empty() ? "" : "; ",
+                      ending_text(failure.status), failure.time, failure.pid, failure.host);
+      if (const auto& raised = raised_by(failure)) {
+        witness.says += ", " + raised_text(*raised);
+        witness.raised = raised;
       }
     }
     for (const auto& [rank, traceback] : tracebacks_) {
-      if (!traceback.raised().empty() && !says.contains(rank)) {
-        says[rank] = traceback.raised();
+      if (traceback.raised() && !all.contains(rank)) {
+        all[rank].says = raised_text(*traceback.raised());
+        all[rank].raised = traceback.raised();
       }
     }
-    std::vector<Witness> all;
-    for (auto& [rank, text] : says) {
-      Witness& witness = all.emplace_back();
+    std::vector<Witness> witnesses;
+    for (auto& [rank, witness] : all) {
       witness.rank = rank;
-      witness.says = std::move(text);
+      witnesses.push_back(std::move(witness));
     }
-    return all;
+    return witnesses;
   }
 
   // Each torchrun says which of its own failed first.
   std::vector<std::string> conclusions() const {
     std::string first;
     if (failures_.empty() && first_raised_) {
-      return {raised_text()};
+      return {who_raised_text()};
     }
     for (const ElasticFailure& failure : failures_) {
       if (failure.is_first && (first.empty() || failure.time < first)) {
@@ -174,10 +194,10 @@ class ElasticReader {
       if (!failure.is_first || failure.time != first || all.size() == kMostFirst) {
         continue;
       }
-      const std::string& raised = raised_by(failure);
+      const auto& raised = raised_by(failure);
       all.push_back(fmt::format("rank {} on {} was the first that torchrun saw fail: {}{}",
                                 failure.rank, failure.host, ending_text(failure.status),
-                                raised.empty() ? "" : ", " + raised));
+                                raised ? ", " + raised_text(*raised) : ""));
       const std::string_view hint = ending_hint(failure.status);
       if (!hint.empty() && std::find(hints.begin(), hints.end(), hint) == hints.end()) {
         hints.emplace_back(hint);
@@ -189,14 +209,14 @@ class ElasticReader {
 
  private:
   // Where no torchrun says who failed first; the order in a file is no proof of it.
-  std::string raised_text() const {
+  std::string who_raised_text() const {
     Ranks ranks;
     for (const auto& [rank, traceback] : tracebacks_) {
-      if (!traceback.raised().empty()) {
+      if (traceback.raised()) {
         insert(ranks, Rank{rank});
       }
     }
-    const std::string& raised = tracebacks_.at(*first_raised_).raised();
+    const std::string raised = raised_text(*tracebacks_.at(*first_raised_).raised());
     return ranks.size() == 1
                ? fmt::format("only {} raised an exception: {}", ranks_text(ranks), raised)
                : fmt::format("{} raised exceptions, the first in the file is rank {}'s: {}",
@@ -220,9 +240,9 @@ class ElasticReader {
     TracebackReader& traceback = tracebacks_[*rank];
     if (TracebackReader::begins(text)) {
       traceback.begin();
-    } else if (traceback.is_open()) {
+    } else {
       traceback.add(text);
-      first_raised_ = !first_raised_ && !traceback.raised().empty() ? rank : first_raised_;
+      first_raised_ = !first_raised_ && traceback.raised() ? rank : first_raised_;
     }
     return true;
   }
@@ -271,10 +291,10 @@ class ElasticReader {
     open_.reset();
   }
 
-  const std::string& raised_by(const ElasticFailure& failure) const {
+  const std::optional<RaisedException>& raised_by(const ElasticFailure& failure) const {
     const auto own = tracebacks_.find(failure.rank);
-    return own != tracebacks_.end() && !own->second.raised().empty() ? own->second.raised()
-                                                                     : failure.traceback.raised();
+    return own != tracebacks_.end() && own->second.raised() ? own->second.raised()
+                                                            : failure.traceback.raised();
   }
 
   std::map<int, TracebackReader> tracebacks_;  // by rank
