@@ -99,14 +99,33 @@ bool has_one_stopped_short(const Run& run, const Wait& wait) {
   return least < most;
 }
 
-// Of all ranks, or nearly: one comes to its operations after those of its own groups.
+bool has_member(const Communicator& communicator, Rank rank) {
+  return member_of(communicator, rank) != nullptr || contains(communicator.absent, rank);
+}
+
+// It may wait in a group that it has with none but one of those that wait for it.  Of more members
+// the others would be seen to wait there.  Whether that one left out a call there cannot be known
+// where what is complete is left out of its dump.
+bool may_wait_in_a_pair(const Run& run, const WaitGraph& graph, const Hang& hang) {
+  return std::any_of(
+      run.communicators.begin(), run.communicators.end(), [&](const Communicator& communicator) {
+        if (communicator.members.size() != 1 || !has_member(communicator, hang.roots.front())) {
+          return false;
+        }
+        const Member& other = communicator.members.front();
+        const bool is_awaited_there =
+            std::any_of(graph.waits.begin(), graph.waits.end(), [&](const Wait& wait) {
+              return &run.communicators[wait.communicator] == &communicator;
+            });
+        return !is_awaited_there && contains(hang.victims, other.rank) &&
+               run.processes[other.process].facts.contains("entries-left-out");
+      });
+}
+
+// One comes to its operations after those of its own groups.
 bool is_of_all(const Run& run, const Communicator& communicator) {
   return communicator.members.size() + communicator.absent.size() ==
          run.ranks.size() + run.missing.size();
-}
-
-bool has_member(const Communicator& communicator, Rank rank) {
-  return member_of(communicator, rank) != nullptr || contains(communicator.absent, rank);
 }
 
 size_t groups_of(const Run& run, Rank rank) {
@@ -180,7 +199,8 @@ bool may_lie_with_a_waiter(const Run& run, const WaitGraph& graph, const Hang& h
                        [&](const Awaited& awaited) { return contains(hang.roots, awaited.rank); });
   };
   return hang.fate == Fate::kUntraced &&
-         ((wait.kind == WaitKind::kCollective && has_one_stopped_short(run, wait) &&
+         (may_wait_in_a_pair(run, graph, hang) ||
+          (wait.kind == WaitKind::kCollective && has_one_stopped_short(run, wait) &&
            !are_all_in_it(run, wait)) ||
           std::any_of(graph.waits.begin(), graph.waits.end(), [&](const Wait& other) {
             return (is_about_it(other) && is_asked_by_mistake(run, other)) ||
