@@ -49,6 +49,7 @@ class Roots {
     // What some wait for.
     bool unknown = std::any_of(blocked_.nodes.begin(), blocked_.nodes.end(),
                                [](const auto& node) { return node.second.by_later; });
+    Ranks untraced;
     for (const Ranks& root : walk.ends()) {
       const Node& node = blocked_.nodes.at(root.front());
       if (root.size() > 1) {
@@ -65,12 +66,15 @@ class Roots {
         }
       } else if (node.vague || node.deviant) {
         unknown = unknown || node.vague;
+      } else if (node.state == nullptr) {
+        insert(untraced, node.rank);
       } else if (node.unit == nullptr || (node.answered && is_missing(node.rank))) {
-        add_host(walk, root, node.state == nullptr ? Fate::kUntraced : Fate::kAlive);
+        add_host(walk, root, Fate::kAlive);
       } else {
         insert(together[match_of(*node.unit)], node.rank);
       }
     }
+    add_untraced(walk, untraced);
     for (const auto& [key, stuck] : behind) {
       add_stalled(walk, stuck);
     }
@@ -176,6 +180,19 @@ class Roots {
     hang.entered = has_entered_all(roots);
     if (hang.waited >= run_.hang_after) {
       graph_.hangs.push_back(std::move(hang));
+    }
+  }
+
+  // Of those that another of them may hold up nothing tells that they did not wait too.
+  void add_untraced(const WaitWalk& walk, const Ranks& untraced) {
+    const Rank sole = sole_untraced_root(run_, walk, untraced);
+    for (const Rank rank : untraced) {
+      if (sole == Rank() || rank == sole) {
+        add_host(walk, {rank}, Fate::kUntraced);
+      }
+    }
+    if (sole != Rank() && !graph_.hangs.empty() && graph_.hangs.back().roots == Ranks{sole}) {
+      graph_.hangs.back().victims = walk.all_before(untraced);
     }
   }
 

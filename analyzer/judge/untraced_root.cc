@@ -99,7 +99,98 @@ bool has_one_stopped_short(const Run& run, const Wait& wait) {
   return least < most;
 }
 
+bool has_member(const Communicator& communicator, Rank rank) {
+  return member_of(communicator, rank) != nullptr || contains(communicator.absent, rank);
+}
+
+// It may wait in a group that it has with none but one of those that wait for it.  Of more members
+// the others would be seen to wait there.  Whether that one left out a call there cannot be known
+// where what is complete is left out of its dump.
+bool may_wait_in_a_pair(const Run& run, const WaitGraph& graph, const Hang& hang) {
+  return std::any_of(
+      run.communicators.begin(), run.communicators.end(), [&](const Communicator& communicator) {
+        if (communicator.members.size() != 1 || !has_member(communicator, hang.roots.front())) {
+          return false;
+        }
+        const Member& other = communicator.members.front();
+        const bool is_awaited_there =
+            std::any_of(graph.waits.begin(), graph.waits.end(), [&](const Wait& wait) {
+              return &run.communicators[wait.communicator] == &communicator;
+            });
+        return !is_awaited_there && contains(hang.victims, other.rank) &&
+               run.processes[other.process].facts.contains("entries-left-out");
+      });
+}
+
+// One comes to its operations after those of its own groups.
+bool is_of_all(const Run& run, const Communicator& communicator) {
+  return communicator.members.size() + communicator.absent.size() ==
+         run.ranks.size() + run.missing.size();
+}
+
+size_t groups_of(const Run& run, Rank rank) {
+  return static_cast<size_t>(std::count_if(
+      run.communicators.begin(), run.communicators.end(), [&](const Communicator& communicator) {
+        return communicator.size != 1 && has_member(communicator, rank);
+      }));
+}
+
+// Ranks with a trace that it has a group with, but for one of all ranks.  In a group of others too
+// it does not wait for one without a trace alone: these stand in something before it.
+Ranks fellows_of(const Run& run, Rank rank) {
+  Ranks fellows;
+  for (const Communicator& communicator : run.communicators) {
+    if (has_member(communicator, rank) && !is_of_all(run, communicator)) {
+      for (const Member& member : communicator.members) {
+        insert(fellows, member.rank);
+      }
+    }
+  }
+  std::erase(fellows, rank);
+  return fellows;
+}
+
+// A group of none but ranks without a trace is recorded by nobody.  Whoever is with it in its
+// largest group has as many groups as it, as a rule.
+bool are_groups_known(const Run& run, Rank rank) {
+  const Communicator* largest = nullptr;
+  for (const Communicator& communicator : run.communicators) {
+    const bool is_larger =
+        largest == nullptr || communicator.members.size() > largest->members.size();
+    if (has_member(communicator, rank) && !is_of_all(run, communicator) && is_larger) {
+      largest = &communicator;
+    }
+  }
+  return largest != nullptr &&
+         std::all_of(largest->members.begin(), largest->members.end(), [&](const Member& member) {
+           return groups_of(run, member.rank) <= groups_of(run, rank);
+         });
+}
+
 }  // namespace
+
+Rank sole_untraced_root(const Run& run, const WaitWalk& walk, const Ranks& untraced) {
+  for (const Rank rank : untraced) {
+    Ranks others = untraced;
+    std::erase(others, rank);
+    const Ranks own = walk.all_before({rank});
+    const Ranks theirs = walk.all_before(others);
+    const Ranks fellows = fellows_of(run, rank);
+    const bool waits_for_none = are_groups_known(run, rank) &&
+                                std::all_of(fellows.begin(), fellows.end(), [&](Rank fellow) {
+                                  return contains(own, fellow) && !contains(theirs, fellow);
+                                });
+    const bool may_hold_up_all = std::all_of(others.begin(), others.end(), [&](Rank other) {
+      const Ranks with = fellows_of(run, other);
+      return std::any_of(with.begin(), with.end(),
+                         [&](Rank fellow) { return contains(own, fellow); });
+    });
+    if (waits_for_none && may_hold_up_all) {
+      return rank;
+    }
+  }
+  return {};
+}
 
 bool may_lie_with_a_waiter(const Run& run, const WaitGraph& graph, const Hang& hang) {
   const Wait& wait = graph.waits[hang.wait];
@@ -108,7 +199,8 @@ bool may_lie_with_a_waiter(const Run& run, const WaitGraph& graph, const Hang& h
                        [&](const Awaited& awaited) { return contains(hang.roots, awaited.rank); });
   };
   return hang.fate == Fate::kUntraced &&
-         ((wait.kind == WaitKind::kCollective && has_one_stopped_short(run, wait) &&
+         (may_wait_in_a_pair(run, graph, hang) ||
+          (wait.kind == WaitKind::kCollective && has_one_stopped_short(run, wait) &&
            !are_all_in_it(run, wait)) ||
           std::any_of(graph.waits.begin(), graph.waits.end(), [&](const Wait& other) {
             return (is_about_it(other) && is_asked_by_mistake(run, other)) ||

@@ -118,5 +118,37 @@ TEST(MatchProgram, PipelineWithoutATraceIsTakenForOneOfTheOthers) {
   EXPECT_EQ(roles[1], roles[4]);
 }
 
+// A ring of three, in which each sends to the next and receives from the one before.  Rank 0 has
+// done so once more, from another line.
+constexpr const char* kRing =
+    "ranks 0-2\n"
+    "communicator cp members=0-2\n"
+    "+1 0 calls ncclSend on cp peer=1 count=1024 grouped group=1 @ring.py:5:exchange\n"
+    "+1 0 calls ncclRecv on cp peer=2 count=1024 grouped group=1 @ring.py:5:exchange\n"
+    "+1 1 calls ncclSend on cp peer=2 count=1024 grouped group=1 @ring.py:5:exchange\n"
+    "+1 1 calls ncclRecv on cp peer=0 count=1024 grouped group=1 @ring.py:5:exchange\n"
+    "+1 2 calls ncclSend on cp peer=0 count=1024 grouped group=1 @ring.py:5:exchange\n"
+    "+1 2 calls ncclRecv on cp peer=1 count=1024 grouped group=1 @ring.py:5:exchange\n"
+    "+2 0 calls ncclSend on cp peer=1 count=1024 grouped group=2 @ring.py:9:exchange\n"
+    "+2 0 calls ncclRecv on cp peer=2 count=1024 grouped group=2 @ring.py:9:exchange\n";
+
+TEST(MatchProgram, InARingEachHasANeighbourOfItsOwn) {
+  Result<DumpText> dump = parse_dump(kRing, "ring");
+  ASSERT_TRUE(dump) << dump.error().message;
+  Result<JudgedRun> judged = judge(std::move(dump->processes), {}, {});
+  ASSERT_TRUE(judged);
+  const std::vector<Program> programs = programs_of(judged->run);
+  ASSERT_EQ(programs.size(), 3u);
+  const std::vector<Call>& theirs = programs[0].calls;
+  ASSERT_EQ(theirs.size(), 4u);
+  const size_t communicator = theirs[0].communicator;
+  EXPECT_EQ(peer_there(programs[1], communicator, theirs[0]), 2);
+  EXPECT_EQ(peer_there(programs[2], communicator, theirs[0]), 0);
+  EXPECT_EQ(peer_there(programs[1], communicator, theirs[1]), 0);
+  EXPECT_EQ(peer_there(programs[2], communicator, theirs[1]), 1);
+  // Never called there: as the other did.
+  EXPECT_EQ(peer_there(programs[2], communicator + 1, theirs[0]), 1);
+}
+
 }  // namespace
 }  // namespace traintrace

@@ -18,17 +18,35 @@
 namespace traintrace {
 namespace {
 
+// When the last of these was heard, as the clock of the root shows it; 0: of none that is known.
+TimeNs heard_until(const Run& run, Rank root, const Ranks& ranks) {
+  const ProcessTrace& own = trace_of(run, *state_of(run, root));
+  TimeNs last = 0;
+  for (const Rank rank : ranks) {
+    const RankState* const state = state_of(run, rank);
+    if (state != nullptr &&
+        uncertainty_between(run, own, trace_of(run, *state)) != kNoCommonClock) {
+      last = std::max(last, state->last_seen);
+    }
+  }
+  return last;
+}
+
 // The silence that says it was first: of the one that was heard last, so the shortest.
 TimeNs silence(const Run& run, const Hang& hang) {
-  TimeNs last = 0;
+  Ranks waiting;
   for (const Waiter& waiter : run.waits.waits[hang.wait].waiters) {
-    last = std::max(last, state_of(run, waiter.rank)->last_seen);
+    insert(waiting, waiter.rank);
   }
-  TimeNs gone = run.start;
+  Rank heard = hang.roots.front();
   for (const Rank rank : hang.roots) {
-    gone = std::max(gone, state_of(run, rank)->last_seen);
+    if (state_of(run, rank)->last_seen > state_of(run, heard)->last_seen) {
+      heard = rank;
+    }
   }
-  return elapsed(gone, last);
+  TimeNs last = heard_until(run, heard, waiting);
+  last = last != 0 ? last : heard_until(run, heard, hang.victims);
+  return last != 0 ? elapsed(state_of(run, heard)->last_seen, last) : 0;
 }
 
 // How it ended is known, or the others outlived it by what makes a hang: else all may have been

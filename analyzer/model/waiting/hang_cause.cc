@@ -10,6 +10,7 @@
 #include "analyzer/model/divergence/splits.h"
 #include "analyzer/model/groups.h"
 #include "analyzer/model/process/activity.h"
+#include "analyzer/model/process/code_place.h"
 #include "analyzer/model/process/open_calls.h"
 #include "analyzer/model/progress.h"
 #include "analyzer/model/waiting/cycles.h"
@@ -20,6 +21,8 @@
 
 namespace traintrace {
 namespace {
+
+enum class Lines : uint8_t { kSame, kOther };
 
 constexpr int kNoMemory = 2;  // cudaErrorMemoryAllocation, CUDA_ERROR_OUT_OF_MEMORY
 
@@ -93,9 +96,24 @@ bool comes_after(const Run& run, size_t process, const OperationText& first,
              : is_told_behind(run, process, {first.stream, first.enter}, then);
 }
 
+// Both stacks are known, and their lines are `alike`: the same, or not.
+bool are_lines(const Run& run, Rank a, uint32_t stack, Rank b, uint32_t other, Lines alike) {
+  const auto first = user_place(trace_of(run, *state_of(run, a)), a, stack);
+  const auto second = user_place(trace_of(run, *state_of(run, b)), b, other);
+  return first && second &&
+         (first->file == second->file && first->line == second->line) == (alike == Lines::kSame);
+}
+
+// It waits in the same call: that one is what all came to, and does not tell them apart.
+bool is_inside_too(const Run& run, Rank root, const OpenCall& open, Rank waiter) {
+  const auto other = open_cuda_call(run, *state_of(run, waiter));
+  return other && other->call == open.call &&
+         are_lines(run, root, open.stack, waiter, other->stack, Lines::kSame);
+}
+
 // A waiter's part of that operation comes after what it waits in.
 bool puts_off(const Run& run, const Wait& wait, const Waiter& waiter,
-              const Communicator& communicator, uint64_t sequence) {
+              const Communicator& communicator, Rank root, const OperationText& own) {
   const Member* const there = member_of(run.communicators[wait.communicator], waiter.rank);
   const Member* const member = member_of(communicator, waiter.rank);
   if (there == nullptr || member == nullptr) {
@@ -103,8 +121,10 @@ bool puts_off(const Run& run, const Wait& wait, const Waiter& waiter,
   }
   const OperationText* const first = collective_at(text_of(run, *there), wait.sequence);
   const OperationText* const then =
-      pending(run, *member, collective_at(text_of(run, *member), sequence));
-  return first != nullptr && then != nullptr && comes_after(run, waiter.process, *first, *then);
+      pending(run, *member, collective_at(text_of(run, *member), own.sequence));
+  return first != nullptr && then != nullptr &&
+         !are_lines(run, root, own.stack, waiter.rank, then->stack, Lines::kOther) &&
+         comes_after(run, waiter.process, *first, *then);
 }
 
 bool all_wait_for_held(const Run& run, const Hang& hang) {
@@ -239,7 +259,8 @@ std::optional<HeldOperation> held_by_others(const Run& run, const Hang& hang, Ra
       if (operation.collective && operation.enter < open->since &&
           pending(run, *member, &operation) != nullptr &&
           std::any_of(wait.waiters.begin(), wait.waiters.end(), [&](const Waiter& waiter) {
-            return puts_off(run, wait, waiter, communicator, operation.sequence);
+            return !is_inside_too(run, root, *open, waiter.rank) &&
+                   puts_off(run, wait, waiter, communicator, root, operation);
           })) {
         return HeldOperation{i, &operation};
       }

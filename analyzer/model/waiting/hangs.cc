@@ -190,16 +190,18 @@ TimeNs skew_of(const Graph& graph, const RankState& root, const Wait& wait) {
   return worst;
 }
 
-// By how much one of the waiters was there longer than the root for certain: whoever is on its
-// clock is the witness, whatever is known of the others' clocks.
-TimeNs certain_gap(const Graph& graph, const RankState& root, const Wait& wait) {
+// By how much one of those that wait for the root was there longer than it for certain: whoever is
+// on its clock is the witness, whatever is known of the others' clocks.
+TimeNs certain_gap(const Graph& graph, const RankState& root) {
   TimeNs gap = -kNoCommonClock;
-  for (const Waiter& waiter : wait.waiters) {
-    const RankState* const own = state_of(graph.run, waiter.rank);
-    const TimeNs off = uncertainty_between(graph.run, trace_of(graph.run, root),
-                                           graph.run.processes[waiter.process]);
-    if (own != nullptr && off != kNoCommonClock) {
-      gap = std::max(gap, elapsed(off, elapsed(root.last_seen, own->last_seen)));
+  for (const size_t index : graph.search.waits_for.at(root.rank)) {
+    for (const Waiter& waiter : graph.search.waits[index].waiters) {
+      const RankState* const own = state_of(graph.run, waiter.rank);
+      const TimeNs off = uncertainty_between(graph.run, trace_of(graph.run, root),
+                                             graph.run.processes[waiter.process]);
+      if (own != nullptr && off != kNoCommonClock) {
+        gap = std::max(gap, elapsed(off, elapsed(root.last_seen, own->last_seen)));
+      }
     }
   }
   return gap;
@@ -262,7 +264,7 @@ std::optional<Fate> first_fate_of(const Graph& graph, Rank root, const Testimony
   const TimeNs skew = skew_of(graph, *state, wait);
   const TimeNs seen = elapsed(state->last_seen, testimony.last_seen);
   // At least so much.
-  const TimeNs gap = std::max(elapsed(skew, seen), certain_gap(graph, *state, wait));
+  const TimeNs gap = std::max(elapsed(skew, seen), certain_gap(graph, *state));
   const Ranks waiting = graph.search.victims_of({root});
   const bool is_consequence = graph.end.is_consequence(*state, waiting);
   // It was there, and asked to end when they had waited for long: its end is not why they wait.

@@ -12,26 +12,28 @@
 #include "analyzer/model/progress.h"
 #include "analyzer/model/runs/run_clocks.h"
 #include "analyzer/thresholds.h"
+#include "analyzer/timeline/spans.h"
 
 namespace traintrace {
 namespace {
 
-// The next collective or message after `time`, on whatever communicator; 0: none is kept.
-TimeNs next_operation(const Run& run, Rank rank, TimeNs time) {
-  TimeNs next = 0;
+// The last collective or message before `time`, on whatever communicator; 0: none is kept.
+TimeNs last_operation(const Run& run, Rank rank, TimeNs time) {
+  TimeNs last = 0;
   for (const Communicator& communicator : run.communicators) {
     const Member* member = member_of(communicator, rank);
     if (member == nullptr) {
       continue;
     }
-    for (const OperationText& operation : text_of(run, *member).recent) {
-      if (operation.enter > time) {
-        next = next == 0 ? operation.enter : std::min(next, operation.enter);
+    const std::vector<OperationText>& recent = text_of(run, *member).recent;
+    for (auto at = recent.rbegin(); at != recent.rend(); ++at) {
+      if (at->enter < time) {
+        last = std::max(last, at->enter);
         break;
       }
     }
   }
-  return next;
+  return last;
 }
 
 struct Arrival {
@@ -142,25 +144,25 @@ TimeNs answered(const Run& run, const Communicator& communicator, const Member& 
   return last;
 }
 
-// Until when others may have held up the rank, in what it had entered before `until`.
-TimeNs held_up_until(const Run& run, Rank rank, TimeNs until) {
-  TimeNs last = 0;
+// For how long of that time others may have held up the rank, in what it had entered.
+TimeNs held_up_in(const Run& run, Rank rank, const Span& time) {
+  std::vector<Span> spans;
   for (const Communicator& communicator : run.communicators) {
     const Member* member = member_of(communicator, rank);
     if (member == nullptr || communicator.size == 1) {
       continue;
     }
     const std::vector<OperationText>& recent = text_of(run, *member).recent;
-    bool collective = false;  // of these the newest is answered last
+    bool collective = false;  // of those before that time the newest is answered last
     for (auto at = recent.rbegin(); at != recent.rend(); ++at) {
       constexpr uint8_t kNot = format::kCaptured | format::kFailed | format::kEmpty;
-      if (at->enter < until && (at->flags & kNot) == 0 && !(at->collective && collective)) {
-        collective = collective || at->collective;
-        last = std::max(last, answered(run, communicator, *member, *at, until));
+      if (at->enter < time.end_ns && (at->flags & kNot) == 0 && !(at->collective && collective)) {
+        collective = collective || (at->collective && at->enter <= time.begin_ns);
+        spans.push_back({at->enter, answered(run, communicator, *member, *at, time.end_ns)});
       }
     }
   }
-  return std::min(last, until);
+  return length_ns(within(united(std::move(spans)), time));
 }
 
 // Those behind the widest gap, if they are fewer; none: there is no gap.
@@ -186,14 +188,14 @@ std::optional<Lateness> behind_widest_gap(const Arrivals& arrivals) {
   return lateness;
 }
 
-// It ran ahead: that the late one's call came later harmed nobody.
-bool ran_ahead(const Run& run, const Arrivals& arrivals, const Lateness& lateness) {
-  return std::any_of(arrivals.all.begin(), arrivals.all.end(), [&](const Arrival& arrival) {
-    const TimeNs next = contains(lateness.others, arrival.rank)
-                            ? next_operation(run, arrival.rank, arrival.time)
-                            : 0;
-    return next != 0 && next < lateness.until;
-  });
+// As long as one of the others went on, that the late one's call had not come harmed nobody.  What
+// the clock of another host shows as just before may have come of it.
+TimeNs stopped_at(const Run& run, const Lateness& lateness) {
+  TimeNs stopped = lateness.from;
+  for (const Rank rank : lateness.others) {
+    stopped = std::max(stopped, last_operation(run, rank, lateness.until - kClockSkewTolerated));
+  }
+  return stopped;
 }
 
 std::optional<Lateness> lateness_at(const Run& run, size_t index, const Arrivals& arrivals,
@@ -201,8 +203,11 @@ std::optional<Lateness> lateness_at(const Run& run, size_t index, const Arrivals
   const Communicator& communicator = run.communicators[index];
   std::optional<Lateness> found = behind_widest_gap(arrivals);
   TimeNs least = std::max(run.hang_after, kLateAtLeast);
-  if (!found || found->by() - skew_in(run, communicator) < least ||
-      ran_ahead(run, arrivals, *found)) {
+  if (!found || found->by() - skew_in(run, communicator) < least) {
+    return std::nullopt;
+  }
+  found->from = stopped_at(run, *found);
+  if (found->by() - skew_in(run, communicator) < least) {
     return std::nullopt;
   }
   if (!are_on_one_host(run, communicator)) {
@@ -213,9 +218,9 @@ std::optional<Lateness> lateness_at(const Run& run, size_t index, const Arrivals
     least += always;
   }
   found->communicator = index;
-  // Whom others held up until just before comes no later than they let it.
+  // Whom others held up meanwhile comes no later than they let it.
   std::erase_if(found->late, [&](Rank rank) {
-    const bool held_up = elapsed(held_up_until(run, rank, found->until), found->until) < least;
+    const bool held_up = found->by() - held_up_in(run, rank, {found->from, found->until}) < least;
     if (held_up) {
       insert(found->held_up, rank);
     }

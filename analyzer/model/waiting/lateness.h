@@ -14,8 +14,8 @@ struct Lateness {
   uint64_t sequence = 0;
   Ranks late;          // fewer than the others
   Ranks held_up;       // late as well, but others held them up
-  Ranks others;        // who entered nothing else until then
-  TimeNs from = 0;     // the last of the others came
+  Ranks others;        // who came before, and stopped
+  TimeNs from = 0;     // the last of the others came, or went on to something else
   TimeNs until = 0;    // the first of the late ones did
   uint64_t times = 1;  // how often it happened among the operations that are kept
 
