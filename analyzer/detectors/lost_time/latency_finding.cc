@@ -328,14 +328,17 @@ void name_loss(const DeviceProfile& device, size_t kind, int64_t ns, Finding& fi
 
 CollectiveTimes collective_times(const Profile& profile, const DeviceProfile& device) {
   CollectiveTimes times;
-  for (const Arrivals& arrivals : profile.groups) {
+  for (size_t group = 0; group < profile.groups.size(); ++group) {
+    const Arrivals& arrivals = profile.groups[group];
     const std::optional<size_t> member = arrivals.member(device.timeline);
     if (!member || !arrivals.usable()) {
       continue;
     }
     times.known = true;
-    for (const Arrival& arrival : arrivals.list) {
-      const bool first = &arrival == arrivals.list.data();
+    const size_t before = device.collectives_before_loop[group];
+    for (size_t i = before; i < arrivals.list.size(); ++i) {
+      const Arrival& arrival = arrivals.list[i];
+      const bool first = i == 0;
       int64_t& waited = first                ? times.first_wait_ns
                         : arrival.is_known() ? times.waited_ns
                                              : times.unknown_ns;
