@@ -17,6 +17,7 @@
 #include "analyzer/thresholds.h"
 #include "analyzer/timeline/exposed_copies.h"
 #include "analyzer/timeline/median.h"
+#include "analyzer/timeline/sums.h"
 
 namespace traintrace {
 namespace {
@@ -39,12 +40,51 @@ std::string gaps_text(const IdleSite& site) {
   return fmt::format("{} gap{} at {}", count, count == 1 ? "" : "s", site.call);
 }
 
-// What comes again and again of some sites, by the steps and by the lines.
+// How many times something comes, what lies in stretches that are next to each other being once.
+size_t times_of(const std::set<int64_t>& stretches) {
+  size_t times = 0;
+  for (const int64_t stretch : stretches) {
+    times += stretches.contains(stretch - 1) ? 0 : 1;
+  }
+  return times;
+}
+
+// How long batches of an evaluation are waited for that comes again, a loop of its own, where they
+// cost as much as without a GPU timeline is worth a warning; -1: they do not.
+int64_t longest_batch(const DeviceProfile& device, std::vector<IdleGap> gaps) {
+  if (device.by_host || gaps.size() < kFewestGapsByHost) {
+    return -1;
+  }
+  std::sort(gaps.begin(), gaps.end(),
+            [](const IdleGap& a, const IdleGap& b) { return a.ns > b.ns; });
+  const int64_t usual = gaps[kFewestGapsByHost - 1].ns;
+  const int64_t most =
+      std::min(usual, std::numeric_limits<int64_t>::max() / kPauseTimes) * kPauseTimes;
+  int64_t sum = 0;
+  std::set<int64_t> stretches;
+  for (const IdleGap& gap : gaps) {
+    if (gap.ns <= most) {
+      sum = added(sum, gap.ns);
+      stretches.insert(stretch_of(device, gap));
+    }
+  }
+  return times_of(stretches) >= 2 && device.share(sum) >= kWarnShareByHost ? most : -1;
+}
+
+// What comes again and again of some sites, by the steps and by the lines; of a loader by its
+// batches, too.
 class Habits {
  public:
   Habits(const DeviceProfile& device, const std::vector<IdleSite>& sites, const SiteFilter& is_of)
-      : lines_(device), habit_(device, gaps_of(sites, is_of)) {}
-  bool has(const IdleGap& gap) const { return !lines_.is_pause(gap) && habit_.has(gap); }
+      : lines_(device),
+        habit_(device, gaps_of(sites, is_of)),
+        longest_batch_(longest_batch(device, gaps_of(sites, [&](const IdleSite& site) {
+                                       return is_of(site) && site.copy.empty() &&
+                                              site.cause == IdleCause::kDataStarvation;
+                                     }))) {}
+  bool has(const IdleGap& gap) const {
+    return !lines_.is_pause(gap) && (habit_.has(gap) || gap.ns <= longest_batch_);
+  }
 
  private:
   std::vector<IdleGap> gaps_of(const std::vector<IdleSite>& sites, const SiteFilter& is_of) const {
@@ -60,6 +100,7 @@ class Habits {
 
   LineHabits lines_;
   Habit habit_;
+  int64_t longest_batch_;
 };
 
 // The sites with those of their gaps that `keeps`, most idle time first.
