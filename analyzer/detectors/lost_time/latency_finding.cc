@@ -12,12 +12,12 @@
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/evidence_lines.h"
+#include "analyzer/detectors/lost_time/batch_habit.h"
 #include "analyzer/detectors/lost_time/line_habits.h"
 #include "analyzer/detectors/lost_time/time_account.h"
 #include "analyzer/thresholds.h"
 #include "analyzer/timeline/exposed_copies.h"
 #include "analyzer/timeline/median.h"
-#include "analyzer/timeline/sums.h"
 
 namespace traintrace {
 namespace {
@@ -38,37 +38,6 @@ std::string gaps_text(const IdleSite& site) {
                        site.call.empty() ? "" : " by " + site.call);
   }
   return fmt::format("{} gap{} at {}", count, count == 1 ? "" : "s", site.call);
-}
-
-// How many times something comes, what lies in stretches that are next to each other being once.
-size_t times_of(const std::set<int64_t>& stretches) {
-  size_t times = 0;
-  for (const int64_t stretch : stretches) {
-    times += stretches.contains(stretch - 1) ? 0 : 1;
-  }
-  return times;
-}
-
-// How long batches of an evaluation are waited for that comes again, a loop of its own, where they
-// cost as much as without a GPU timeline is worth a warning; -1: they do not.
-int64_t longest_batch(const DeviceProfile& device, std::vector<IdleGap> gaps) {
-  if (device.by_host || gaps.size() < kFewestGapsByHost) {
-    return -1;
-  }
-  std::sort(gaps.begin(), gaps.end(),
-            [](const IdleGap& a, const IdleGap& b) { return a.ns > b.ns; });
-  const int64_t usual = gaps[kFewestGapsByHost - 1].ns;
-  const int64_t most =
-      std::min(usual, std::numeric_limits<int64_t>::max() / kPauseTimes) * kPauseTimes;
-  int64_t sum = 0;
-  std::set<int64_t> stretches;
-  for (const IdleGap& gap : gaps) {
-    if (gap.ns <= most) {
-      sum = added(sum, gap.ns);
-      stretches.insert(stretch_of(device, gap));
-    }
-  }
-  return times_of(stretches) >= 2 && device.share(sum) >= kWarnShareByHost ? most : -1;
 }
 
 // What comes again and again of some sites, by the steps and by the lines; of a loader by its
