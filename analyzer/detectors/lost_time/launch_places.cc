@@ -57,6 +57,7 @@ std::vector<IdleSite> launch_places(const Timeline& timeline, const std::vector<
     place.gaps.push_back({work.end_ns - work.start_ns, work.end_ns});
   }
   std::vector<IdleSite> result;
+  result.reserve(places.size());
   for (auto& [key, place] : places) {
     result.push_back(std::move(place));
   }
