@@ -1,11 +1,13 @@
 // The schema traintrace.findings/1.  Other programs read this: fields are added, never changed.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "analyzer/reporters/findings_report.h"
 #include "analyzer/text/printable.h"
+#include "analyzer/timeline/profile.h"
 
 namespace traintrace {
 namespace {
@@ -18,6 +20,18 @@ Json json_of(const Ranks& ranks) {
     list.push_back(rank.value);
   }
   return list;
+}
+
+// Null: there is no profile.
+const DeviceProfile* device_of(const Run& run, const LostTime& time) {
+  if (run.profile == nullptr) {
+    return nullptr;
+  }
+  const std::vector<DeviceProfile>& devices = run.profile->devices;
+  const auto found = std::find_if(devices.begin(), devices.end(), [&](const DeviceProfile& each) {
+    return each.rank == time.rank && each.device == time.device;
+  });
+  return found == devices.end() ? nullptr : &*found;
 }
 
 Json json_of_run(const Run& run) {
@@ -135,6 +149,10 @@ std::string findings_json(const Run& run, const FindingsReport& report) {
                                  {"lost_ns", time.lost_ns},
                                  {"named_ns", time.named_ns},
                                  {"unattributed_ns", time.unattributed_ns}});
+    if (const DeviceProfile* const device = device_of(run, time)) {
+      json["lost_time"].back()["start_up_ns"] = device->start_up_lost_ns();
+      json["lost_time"].back()["loop_ns"] = device->times.window_ns;
+    }
   }
   write_each(report, [&](const Finding& finding) { json["findings"].push_back(json_of(finding)); });
   // File and function names come from the job: they need not be UTF-8.

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "analyzer/text/units.h"
+#include "analyzer/thresholds.h"
 #include "analyzer/timeline/profile.h"
 
 namespace traintrace {
@@ -75,6 +76,19 @@ std::vector<const DeviceProfile*> shown(const Profile& profile, const Finding& f
   return devices;
 }
 
+// Where it would be seen that the table leaves it out.
+std::string start_up_text(const Profile& profile) {
+  const auto longest = std::max_element(profile.devices.begin(), profile.devices.end(),
+                                        [](const DeviceProfile& a, const DeviceProfile& b) {
+                                          return a.start_up_ns() < b.start_up_ns();
+                                        });
+  return longest->share_of_whole(longest->start_up_ns()) < kWarnShare
+             ? ""
+             : fmt::format("  without start-up: {}{} before the first step\n",
+                           profile.devices.size() == 1 ? "" : "up to ",
+                           duration_text(longest->start_up_ns()));
+}
+
 }  // namespace
 
 std::string rank_bars(const Run& run, const Finding& finding, const Screen& screen) {
@@ -96,7 +110,7 @@ std::string rank_bars(const Run& run, const Finding& finding, const Screen& scre
     out += fmt::format("  .. and {} GPUs more: traintrace report --by=rank\n",
                        profile.devices.size() - devices.size());
   }
-  return out + '\n';
+  return out + start_up_text(profile) + '\n';
 }
 
 }  // namespace traintrace

@@ -13,7 +13,8 @@ ReportTable report_by_cause(const Profile& profile) {
                     {}};
   std::vector<CauseGain> gains = gains_by_cause(profile);
   const auto gain_of = [&](const CauseGain& gain) {
-    return std::max<int64_t>(0, profile.devices[gain.device].times.window_ns - gain.window_ns);
+    return std::max<int64_t>(0,
+                             profile.devices[gain.device].whole.window_ns - gain.without.window_ns);
   };
   std::stable_sort(gains.begin(), gains.end(), [&](const CauseGain& a, const CauseGain& b) {
     const bool a_later = std::string_view(a.cause) != "none";
@@ -29,9 +30,9 @@ ReportTable report_by_cause(const Profile& profile) {
     };
     table.rows.push_back(
         {int64_t{device.rank.value}, int64_t{device.device}, std::string(gain.cause), gain.lost_ns,
-         device.times.window_ns, gain.window_ns, gain_of(gain),
+         device.whole.window_ns, gain.without.window_ns, gain_of(gain),
          steps == 0 ? ReportCell() : ReportCell(steps), per_step(device.times.window_ns),
-         per_step(gain.window_ns), profile.timelines[device.timeline].source});
+         per_step(gain.without.loop_ns), profile.timelines[device.timeline].source});
   }
   return table;
 }

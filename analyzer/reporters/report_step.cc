@@ -29,21 +29,6 @@ std::span<const GpuWork> begun(const std::vector<GpuWork>& work, int64_t begin, 
   return {first, std::lower_bound(first, work.end(), end, before)};
 }
 
-std::vector<GpuWork> clipped(const std::vector<GpuWork>& work, int64_t begin, int64_t end) {
-  std::vector<GpuWork> result;
-  for (const GpuWork& each : work) {
-    if (each.start_ns >= end) {
-      break;
-    }
-    if (each.end_ns > begin) {
-      result.push_back(each);
-      result.back().start_ns = std::max(each.start_ns, begin);
-      result.back().end_ns = std::min(each.end_ns, end);
-    }
-  }
-  return result;
-}
-
 // With what ran before and after, as long as nothing: gaps at both ends have a beginning and an
 // end.
 std::vector<GpuWork> with_neighbours(const std::vector<GpuWork>& work, int64_t begin, int64_t end) {
@@ -58,7 +43,7 @@ std::vector<GpuWork> with_neighbours(const std::vector<GpuWork>& work, int64_t b
       before = &each;
     }
   }
-  std::vector<GpuWork> result = clipped(work, begin, end);
+  std::vector<GpuWork> result = work_within(work, {begin, end});
   const auto at = [](GpuWork neighbour, int64_t time) {
     neighbour.start_ns = neighbour.end_ns = time;
     return neighbour;
@@ -89,7 +74,7 @@ void add_steps(const Source& source, const char* found_by, const std::vector<int
   }
   for (size_t i = 0; i < starts.size(); ++i) {
     const int64_t until = i + 1 < starts.size() ? starts[i + 1] : std::max(end, starts[i]);
-    const std::vector<GpuWork> work = clipped(source.work, starts[i], until);
+    const std::vector<GpuWork> work = work_within(source.work, {starts[i], until});
     const TimePartition times = partition_of(work);
     std::vector<ReportCell> row(1);
     if (source.timeline->rank) {

@@ -1,11 +1,14 @@
 // What timelines say of streams, of calls and of the places that make them.
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
 #include <unordered_map>
 
 #include "analyzer/reporters/report_table.h"
 #include "analyzer/timeline/idle.h"
+#include "analyzer/timeline/median.h"
 #include "analyzer/timeline/partition.h"
 
 namespace traintrace {
@@ -27,7 +30,68 @@ ReportCell text_or_nothing(const std::string& text) {
   return text.empty() ? ReportCell() : ReportCell(text);
 }
 
+// Of one stream: what was launched and had not begun.
+struct Queue {
+  int64_t launches = 0;
+  int64_t deepest = 0;
+  double waited_ns = 0;        // of all, from launch to start; by the window: the mean depth
+  std::vector<int64_t> leads;  // from the return of the launch to the start
+};
+
+using Launches = std::unordered_map<uint64_t, const HostCall*>;
+
+Launches launches_of(const Timeline& timeline) {
+  Launches launches;
+  for (const HostCall& call : timeline.calls) {
+    if (call.correlation != 0) {
+      launches.try_emplace(call.correlation, &call);
+    }
+  }
+  return launches;
+}
+
+// A replay of a graph is one launch, however much work it has.
+Queue queue_of(const std::vector<GpuWork>& work, const Launches& launches) {
+  Queue queue;
+  std::vector<std::pair<int64_t, int>> changes;
+  std::set<uint64_t> seen;
+  for (const GpuWork& each : work) {
+    const auto launch = launches.find(each.correlation);
+    if (launch == launches.end() || !seen.insert(each.correlation).second) {
+      continue;
+    }
+    const int64_t launched_ns = launch->second->start_ns;
+    const int64_t begun_ns = std::max(each.start_ns, launched_ns);
+    ++queue.launches;
+    queue.waited_ns += static_cast<double>(begun_ns - launched_ns);
+    queue.leads.push_back(each.start_ns - launch->second->end_ns);
+    changes.emplace_back(launched_ns, 1);
+    changes.emplace_back(begun_ns, -1);
+  }
+  std::sort(changes.begin(), changes.end());
+  int64_t depth = 0;
+  for (const auto& [time, change] : changes) {
+    depth += change;
+    queue.deepest = std::max(queue.deepest, depth);
+  }
+  return queue;
+}
+
+void add_queue(Queue queue, int64_t window_ns, std::vector<ReportCell>& row) {
+  row.emplace_back(queue.launches);
+  row.resize(row.size() + 3);
+  if (queue.launches != 0 && window_ns > 0) {
+    constexpr double kE4 = 10'000;
+    constexpr double kMost = 1e12;  // of files that may say anything
+    const double mean = queue.waited_ns / static_cast<double>(window_ns);
+    row[row.size() - 3] = upper_median(std::move(queue.leads));
+    row[row.size() - 2] = ReportDecimal{std::llround(std::min(mean * kE4, kMost))};
+    row[row.size() - 1] = queue.deepest;
+  }
+}
+
 void add_streams(const Timeline& timeline, ReportTable& table) {
+  const Launches launches = launches_of(timeline);
   for (const auto& [device, all] : by_device(timeline)) {
     const int64_t window = partition_of(all).window_ns;
     std::map<int32_t, std::vector<GpuWork>> streams;
@@ -46,6 +110,7 @@ void add_streams(const Timeline& timeline, ReportTable& table) {
             times.memory_ns}) {
         row.emplace_back(value);
       }
+      add_queue(queue_of(work, launches), window, row);
       row.emplace_back(timeline.source);
     }
   }
@@ -92,7 +157,8 @@ std::map<std::string, CallSums> sums_of_calls(std::span<const Timeline> timeline
 ReportTable report_by_stream(std::span<const Timeline> timelines) {
   ReportTable table{"stream",
                     {"rank", "device", "stream", "work_count", "window_ns", "busy_ns", "idle_ns",
-                     "compute_ns", "communication_ns", "memory_ns", "source"},
+                     "compute_ns", "communication_ns", "memory_ns", "launch_count", "lead_ns",
+                     "queue_mean", "queue_max", "source"},
                     {}};
   for (const Timeline* timeline : in_order_of_rank(timelines)) {
     add_streams(*timeline, table);

@@ -49,6 +49,28 @@ TimePartition partition_of(std::span<const GpuWork> work) {
   return times;
 }
 
+std::vector<GpuWork> work_within(std::span<const GpuWork> work, const Span& window) {
+  std::vector<GpuWork> result;
+  for (const GpuWork& each : work) {
+    if (each.start_ns >= window.end_ns) {
+      break;
+    }
+    if (each.end_ns > window.begin_ns) {
+      result.push_back(each);
+      result.back().start_ns = std::max(each.start_ns, window.begin_ns);
+      result.back().end_ns = std::min(each.end_ns, window.end_ns);
+    }
+  }
+  return result;
+}
+
+TimePartition partition_of(std::span<const GpuWork> work, const Span& window) {
+  TimePartition times = partition_of(work_within(work, window));
+  times.window_ns = window.end_ns - window.begin_ns;
+  times.idle_ns = times.window_ns - times.busy_ns;
+  return times;
+}
+
 Span window_of(std::span<const GpuWork> work) {
   if (work.empty()) {
     return {};

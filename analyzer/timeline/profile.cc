@@ -3,6 +3,8 @@
 #include "analyzer/timeline/median.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <map>
 #include <tuple>
 #include <unordered_map>
@@ -99,9 +101,14 @@ void put_call(const Timeline& timeline, const NamedCall& call, IdleSite& site) {
   site.spent_in_site = call.spent_in_site;
 }
 
-std::vector<IdleSite> sites_of(const Timeline& timeline, std::span<const GpuWork> work) {
+// While that part of the window lasts, which is cut nowhere else.
+std::vector<IdleSite> sites_of(const Timeline& timeline, std::span<const GpuWork> work,
+                               const Span& part) {
   std::map<std::pair<IdleCause, NamedCall>, IdleSite> sites;
-  visit_idle(timeline, work, [&](const IdleCharge& charge) {
+  const auto add = [&](const IdleCharge& charge) {
+    if (charge.begin_ns < part.begin_ns || charge.begin_ns >= part.end_ns) {
+      return;
+    }
     IdleSite& site = sites[{charge.cause, named_call(timeline, charge)}];
     site.cause = charge.cause;
     site.ns += charge.ns;
@@ -110,7 +117,8 @@ std::vector<IdleSite> sites_of(const Timeline& timeline, std::span<const GpuWork
     } else {
       site.gaps.push_back({charge.ns, charge.next->start_ns});
     }
-  });
+  };
+  visit_idle(timeline, work, add, std::array{part.begin_ns, part.end_ns});
   std::vector<IdleSite> result;
   for (auto& [key, site] : sites) {
     put_call(timeline, key.second, site);
@@ -151,15 +159,15 @@ std::vector<IdleSite> copies_of(const Timeline& timeline, std::span<const GpuWor
   return result;
 }
 
-// While the device had its window and any thread was in such a call for it.
-int64_t blocked_for(const Timeline& timeline, int device, std::span<const GpuWork> work) {
+// While the loop lasted and any thread was in such a call for that device.
+int64_t blocked_for(const Timeline& timeline, const DeviceProfile& device) {
   std::vector<Span> blocked;
   for (const HostCall& call : timeline.calls) {
-    if (call.kind == HostCallKind::kBlocking && (call.device < 0 || call.device == device)) {
+    if (call.kind == HostCallKind::kBlocking && (call.device < 0 || call.device == device.device)) {
       blocked.push_back({call.start_ns, call.end_ns});
     }
   }
-  return window_within(work, united(std::move(blocked)));
+  return common_ns(united(std::move(blocked)), {device.loop});
 }
 
 // Where parts with as many kernels each begin: a cluster of gaps between few of them lies in few
@@ -178,7 +186,9 @@ std::vector<int64_t> equal_parts_of(std::span<const GpuWork> work) {
   return starts;
 }
 
-std::vector<CollectiveWait> waits_of(const Profile& profile, size_t index) {
+// Of a rank, by group and collective: those of known arrival but a group's first, and how many were
+// over when the loop began.
+void add_waits(const Profile& profile, size_t index, DeviceProfile& device) {
   const Timeline& timeline = profile.timelines[index];
   std::unordered_map<uint64_t, int64_t> started;  // by kernel
   for (const GpuWork& work : timeline.work) {
@@ -186,19 +196,24 @@ std::vector<CollectiveWait> waits_of(const Profile& profile, size_t index) {
       started.try_emplace(work.correlation, work.start_ns);
     }
   }
-  std::vector<CollectiveWait> waits;
+  device.collectives_before_loop.assign(profile.groups.size(), 0);
   for (size_t group = 0; group < profile.groups.size(); ++group) {
     const Arrivals& arrivals = profile.groups[group];
     const std::optional<size_t> member = arrivals.member(index);
-    for (size_t i = 1; member && arrivals.usable() && i < arrivals.list.size(); ++i) {
+    for (size_t i = 0; member && arrivals.usable() && i < arrivals.list.size(); ++i) {
       const Arrival& arrival = arrivals.list[i];
       const auto start = started.find(arrival.correlation[*member]);
-      if (arrival.is_known() && start != started.end()) {
-        waits.push_back({group, i, arrival.wait_of(*member), start->second});
+      if (start == started.end()) {
+        continue;
+      }
+      const int64_t wait_ns = arrival.wait_of(*member);
+      if (start->second + wait_ns <= device.loop.begin_ns && device.loop_start_ns) {
+        device.collectives_before_loop[group] = i + 1;
+      } else if (i != 0 && arrival.is_known()) {
+        device.waits.push_back({group, i, wait_ns, start->second});
       }
     }
   }
-  return waits;
 }
 
 void add_recorded_steps(const Timeline& timeline, size_t marked, DeviceProfile& device) {
@@ -228,6 +243,54 @@ void leave_out_start_up(std::vector<GpuWork>& work) {
   }
 }
 
+void add_steps(const Timeline& timeline, int number, DeviceProfile& device) {
+  const std::vector<int64_t> marked = steps_on_device(timeline, number);
+  device.step_starts = unmarked_steps(timeline, number, marked);
+  device.unmarked = device.step_starts.size();
+  device.step_starts.insert(device.step_starts.end(), marked.begin(), marked.end());
+  device.steps = device.step_starts.size();
+  add_recorded_steps(timeline, marked.size(), device);
+  device.loop = device.window;
+  if (!device.step_starts.empty()) {
+    device.loop_start_ns = device.step_starts.front();
+    device.loop.begin_ns =
+        std::clamp(*device.loop_start_ns, device.window.begin_ns, device.window.end_ns);
+  }
+}
+
+// And what was before the loop.
+void add_whole(const Timeline& timeline, std::span<const GpuWork> work, DeviceProfile& device) {
+  device.whole = partition_of(work);
+  device.whole_idle = idle_by_cause(timeline, work);
+  const Span before = {device.window.begin_ns, device.loop.begin_ns};
+  if (before.begin_ns < before.end_ns) {
+    device.start_up = sites_of(timeline, work, before);
+    std::vector<IdleSite> copies = copies_of(timeline, work_within(work, before));
+    std::move(copies.begin(), copies.end(), std::back_inserter(device.start_up));
+    std::stable_sort(device.start_up.begin(), device.start_up.end(),
+                     [](const IdleSite& a, const IdleSite& b) { return a.ns > b.ns; });
+  }
+}
+
+// `work`: all of it, which says why the GPU was idle; `in_loop`: what of it lies in the loop.
+void add_loop(const Timeline& timeline, std::span<const GpuWork> work,
+              std::span<const GpuWork> in_loop, DeviceProfile& device) {
+  device.times = partition_of(in_loop, device.loop);
+  device.idle = idle_by_cause(timeline, work, std::array{device.loop.begin_ns}).front();
+  device.sites = sites_of(timeline, work, device.loop);
+  device.copies = copies_of(timeline, in_loop);
+  const Spans profiling = within(united(timeline.profiling), device.loop);
+  device.blocked_ns = blocked_for(timeline, device);
+  if (const std::optional<Spans> blocking = blocking_communication(timeline, work)) {
+    device.blocking_communication_ns = common_ns(*blocking, {device.loop});
+  }
+  device.profiling_ns = length_ns(profiling);
+  device.profiling_idle_ns = idle_within(work, profiling);
+  device.median_lead_ns = median_lead(
+      timeline, in_loop, [](const GpuWork& each) { return each.kind != WorkKind::kMemory; });
+  device.stretches = device.steps < 2 ? equal_parts_of(in_loop) : device.step_starts;
+}
+
 void add_devices(Profile& profile, size_t index) {
   const Timeline& timeline = profile.timelines[index];
   std::map<int, std::vector<GpuWork>> by_device;
@@ -239,42 +302,25 @@ void add_devices(Profile& profile, size_t index) {
       leave_out_start_up(work);
     }
   }
-  const std::vector<CollectiveWait> waits = waits_of(profile, index);
-  const Spans profiling = united(timeline.profiling);
   for (const auto& [number, work] : by_device) {
     DeviceProfile device;
     device.rank = {*timeline.rank};
     device.device = number;
     device.index = profile.devices.size();
     device.timeline = index;
-    device.times = partition_of(work);
-    device.idle = idle_by_cause(timeline, work);
-    device.sites = sites_of(timeline, work);
-    device.copies = copies_of(timeline, work);
-    device.blocked_ns = blocked_for(timeline, number, work);
-    if (const std::optional<Spans> blocking = blocking_communication(timeline, work)) {
-      device.blocking_communication_ns = length_ns(*blocking);
+    device.by_host = timeline.by_host;
+    device.window = window_of(work);
+    add_steps(timeline, number, device);
+    add_whole(timeline, work, device);
+    if (device.loop == device.window) {
+      add_loop(timeline, work, work, device);
+    } else {
+      add_loop(timeline, work, work_within(work, device.loop), device);
     }
     if (const std::optional<PipelineStage>& stage = profile.stages[index]) {
-      device.pipeline_bubble_ns = bubble_ns(timeline, *stage, work);
+      device.pipeline_bubble_ns = bubble_ns(timeline, *stage, work_within(work, device.loop));
     }
-    device.profiling_ns = window_within(work, profiling);
-    device.profiling_idle_ns = idle_within(work, profiling);
-    device.median_lead_ns = median_lead(
-        timeline, work, [](const GpuWork& each) { return each.kind != WorkKind::kMemory; });
-    const std::vector<int64_t> marked = steps_on_device(timeline, number);
-    device.step_starts = unmarked_steps(timeline, number, marked);
-    device.unmarked = device.step_starts.size();
-    device.step_starts.insert(device.step_starts.end(), marked.begin(), marked.end());
-    device.steps = device.step_starts.size();
-    add_recorded_steps(timeline, marked.size(), device);
-    device.stretches = device.steps < 2 ? equal_parts_of(work) : device.step_starts;
-    device.window = window_of(work);
-    device.waits = waits;
-    device.by_host = timeline.by_host;
-    if (!device.step_starts.empty()) {
-      device.loop_start_ns = device.step_starts.front();
-    }
+    add_waits(profile, index, device);
     profile.devices.push_back(std::move(device));
   }
 }

@@ -55,12 +55,17 @@ struct CollectiveWait {
 struct DeviceProfile {
   Rank rank;
   int device = 0;
-  size_t index = 0;     // in Profile::devices
-  size_t timeline = 0;  // in Profile::timelines
+  size_t index = 0;        // in Profile::devices
+  size_t timeline = 0;     // in Profile::timelines
+  TimePartition whole;     // of all its work
+  IdleTimes whole_idle{};  // the same
+  // What a job does before its loop is paid for once, however long the recording: all figures from
+  // here on are of the loop alone, which is the whole where nobody knows when it began.
   TimePartition times;
   IdleTimes idle{};
-  std::vector<IdleSite> sites;   // by time, longest first
-  std::vector<IdleSite> copies;  // the same; add up to TimePartition::exposed_memory_ns
+  std::vector<IdleSite> sites;     // by time, longest first
+  std::vector<IdleSite> copies;    // the same; add up to TimePartition::exposed_memory_ns
+  std::vector<IdleSite> start_up;  // idle time and copies before the loop, longest first
   // Of exposed communication, what the next computation waited for; none: not known.
   std::optional<int64_t> blocking_communication_ns;
   std::optional<int64_t> pipeline_bubble_ns;  // none: it is no stage of a pipeline
@@ -77,8 +82,11 @@ struct DeviceProfile {
   // What comes in half of them comes again and again.
   std::vector<int64_t> stretches;
   Span window{};                      // of its work
+  Span loop{};                        // of that, from loop_start_ns on
   std::vector<CollectiveWait> waits;  // by group and collective
-  bool by_host = false;               // Timeline::by_host: what it lost is a lower bound
+  // By group: how many of its collectives this rank had left behind when the loop began.
+  std::vector<size_t> collectives_before_loop;
+  bool by_host = false;  // Timeline::by_host: what it lost is a lower bound
   // When the first step began on it; what was before is start-up.  None: not known.
   std::optional<int64_t> loop_start_ns;
 
@@ -88,10 +96,16 @@ struct DeviceProfile {
     const double of = recorded_steps > 0 ? recorded_steps : static_cast<double>(steps);
     return steps < 2 ? ns : static_cast<int64_t>(static_cast<double>(ns) / of);
   }
-  // Of the window.
-  double share(int64_t ns) const {
-    return times.window_ns == 0 ? 0
-                                : static_cast<double>(ns) / static_cast<double>(times.window_ns);
+  // Of the loop.
+  double share(int64_t ns) const { return part_of(ns, times.window_ns); }
+  double share_of_whole(int64_t ns) const { return part_of(ns, whole.window_ns); }
+  // How long it was before the loop, and what was lost of that.
+  int64_t start_up_ns() const { return whole.window_ns - times.window_ns; }
+  int64_t start_up_lost_ns() const { return whole.lost_ns() - times.lost_ns(); }
+
+ private:
+  static double part_of(int64_t ns, int64_t of_ns) {
+    return of_ns == 0 ? 0 : static_cast<double>(ns) / static_cast<double>(of_ns);
   }
 };
 

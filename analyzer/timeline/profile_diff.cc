@@ -44,6 +44,17 @@ struct Sums {
   std::map<std::pair<std::string, std::string>, SyncSums> syncs;
 };
 
+// Start-up is no part of a step.  By GPU, when its loop began.
+std::map<int, int64_t> loop_starts(const Profile& profile, size_t index) {
+  std::map<int, int64_t> starts;
+  for (const DeviceProfile& device : profile.devices) {
+    if (device.timeline == index) {
+      starts.emplace(device.device, device.loop.begin_ns);
+    }
+  }
+  return starts;
+}
+
 Steps steps_of(const Profile& profile, size_t index) {
   const Timeline& timeline = profile.timelines[index];
   if (!timeline.step_starts.empty()) {
@@ -59,8 +70,11 @@ Steps steps_of(const Profile& profile, size_t index) {
   }
   std::map<std::pair<int32_t, int32_t>, size_t> pieces;
   size_t most = 0;
+  const std::map<int, int64_t> loops = loop_starts(profile, index);
   for (const GpuWork& work : timeline.work) {
-    most = std::max(most, ++pieces[{work.device, work.stream}]);
+    if (work.start_ns >= loops.at(work.device)) {
+      most = std::max(most, ++pieces[{work.device, work.stream}]);
+    }
   }
   const double count = static_cast<double>(most) / static_cast<double>(period->work);
   return {count, count, period->work};
@@ -80,14 +94,19 @@ void add_device(const DeviceProfile& device, Sums& sums) {
 
 void add_timeline(const Profile& profile, size_t index, double devices, Sums& sums) {
   const Timeline& timeline = profile.timelines[index];
+  const std::map<int, int64_t> loops = loop_starts(profile, index);
   for (const GpuWork& work : timeline.work) {
+    if (work.end_ns <= loops.at(work.device)) {
+      continue;
+    }
     const std::string& name = timeline.names[work.name];
     const auto ns = static_cast<double>(work.end_ns - work.start_ns);
     sums.kernels[static_cast<size_t>(category_of(work.kind, name))] += ns;
     sums.by_name[name] += ns;
   }
+  const int64_t began = loops.empty() ? 0 : loops.begin()->second;
   for (const HostCall& call : timeline.calls) {
-    if (call.kind == HostCallKind::kBlocking) {
+    if (call.kind == HostCallKind::kBlocking && call.end_ns > began) {
       SyncSums& sync = sums.syncs[{timeline.names[call.name],
                                    call.site == kNoName ? "" : timeline.names[call.site]}];
       ++sync.count;

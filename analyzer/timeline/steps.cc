@@ -73,14 +73,6 @@ bool repeats_after(const std::vector<Piece>& pieces, size_t period) {
   return true;
 }
 
-std::vector<size_t> all_steps(const std::vector<Piece>& pieces, size_t period) {
-  std::vector<size_t> starts;
-  for (size_t i = 0; i + period <= pieces.size(); i += period) {
-    starts.push_back(i);
-  }
-  return starts;
-}
-
 // Pieces of a stream from `begin` to before `end`.
 struct Run {
   size_t begin, end;
@@ -99,6 +91,23 @@ bool is_followed(const std::vector<Piece>& pieces, size_t at, size_t distance, s
     }
   }
   return true;
+}
+
+// What comes before the first piece from which on the work repeats made the model: it is no part of
+// the first step, however little it is.
+std::vector<size_t> all_steps(const std::vector<Piece>& pieces, size_t period) {
+  constexpr size_t kSurely = 32;
+  size_t first = 0;
+  while (first + 2 * period <= pieces.size() &&
+         !is_followed(pieces, first, period, std::min(period, kSurely))) {
+    ++first;
+  }
+  std::vector<size_t> starts;
+  for (size_t i = first + 2 * period <= pieces.size() ? first : 0; i + period <= pieces.size();
+       i += period) {
+    starts.push_back(i);
+  }
+  return starts;
 }
 
 // Whether at most of some places a few pieces come a period earlier or later as well, as at nearly

@@ -17,6 +17,8 @@ def unaccounted(report, table):
             return f"{each} was lost, but the report says {row['idle_ns']} ns idle and {exposed} ns exposed"
         if each["named_ns"] + each["unattributed_ns"] != each["lost_ns"] or min(each["named_ns"], each["unattributed_ns"]) < 0:
             return f"does not add up: {each}"
+        if not (0 <= each["start_up_ns"] <= each["named_ns"] and 0 < each["loop_ns"] <= each["window_ns"]):
+            return f"start-up is no part of it: {each}"
         # What the profiler itself takes is nobody's loss.
         if healthy and each["unattributed_ns"] - row["profiler_idle_ns"] > MOST_UNNAMED * each["window_ns"]:
             return f"healthy, but {each['unattributed_ns']} of {each['window_ns']} ns are lost without a name"

@@ -46,6 +46,10 @@ def cases():
     yield "checkpoint, short", training(pausing(3000)), None, [], None
     yield "checkpoint beside a habit", training(pausing(2_000_000, each=70_000)), "latency.sync-in-loop", [0], ("idle_ns", 70_000 * STEPS)
     yield "start-up", start_up(300_000), "latency.pause", [], ("idle_ns", 300_000)
+    # However long the start takes: the loop loses as much.
+    for us in (300_000, 5_000_000):
+        yield f"start-up of {us} us, then a habit", start_up(us, pausing(0, each=2000, when=lambda _: False)), "latency.sync-in-loop", [0], ("idle_ns", 2000 * STEPS)
+    yield "start-up, then as usual", start_up(5_000_000), "latency.pause", [], ("start_up_ns", 5_000_000)
     yield "warm-up step", training(warm_up(1200)), "latency.pause", [], ("idle_ns", 40_000)
     yield "warm-up step, many gaps", training(warm_up(350, gaps=200)), "latency.pause", [], ("idle_ns", 29_200)
     yield "evaluation", training(warm_up(1200, when=lambda step: step == 6)), "latency.pause", [], ("idle_ns", 40_000)

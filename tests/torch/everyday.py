@@ -210,6 +210,24 @@ def validates_seldom():
     validates_each_step(30)
 
 
+def evaluates_slowly(decode_s=0.0006, every=30):
+    """An evaluation whose loader is slow: the GPU waits for it in each of its batches."""
+    training, (x, y) = Plain(), batch()
+    held_out = DataLoader(Pictures(decode_s), batch_size=ROWS)
+    for step in range(STEPS):
+        training.step(x, y)
+        if step % every == every - 1:
+            with torch.no_grad():
+                for number, (pictures, _) in enumerate(held_out):
+                    training.loss(pictures.cuda(), y).item()
+                    if number == 15:
+                        break
+
+
+def evaluates_quickly():
+    evaluates_slowly(0)
+
+
 def save(training):
     time.sleep(0.15)
     torch.save(training.net.state_dict(), os.path.join(os.environ["RIG_OUT"], "saved"))  # SAVES
@@ -229,7 +247,7 @@ def checkpoints_once():
 
 STORIES = {function.__name__.replace("_", "-"): function for function in (
     logs_each_step, logs_now_and_then, copies_pageable, copies_pinned, decodes_in_the_loop, decodes_in_workers, reduces_each_parameter, reduces_buckets, empties_cache,
-    times_steps, measures_each_step, prints_tensor, masks, clips, validates_each_step, validates_seldom, checkpoints_often, checkpoints_once)}
+    times_steps, measures_each_step, prints_tensor, masks, clips, validates_each_step, validates_seldom, evaluates_slowly, evaluates_quickly, checkpoints_often, checkpoints_once)}
 
 
 def main():

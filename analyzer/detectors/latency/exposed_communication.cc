@@ -6,6 +6,7 @@
 #include <map>
 
 #include "analyzer/detectors/lost_time/latency_finding.h"
+#include "analyzer/detectors/lost_time/launch_places.h"
 #include "analyzer/detectors/lost_time/small_collectives.h"
 #include "analyzer/detectors/lost_time/time_account.h"
 #include "analyzer/thresholds.h"
@@ -43,6 +44,19 @@ std::string name_of(const Timeline& timeline, const GpuWork& work) {
   }
   const std::string& operation = timeline.names[note->operation];
   return note->group == kNoName ? operation : operation + " on " + timeline.names[note->group];
+}
+
+// Of the loop, in Timeline::work.
+std::vector<size_t> communication_of(const Profile& profile, const DeviceProfile& device) {
+  const std::vector<GpuWork>& work = profile.timelines[device.timeline].work;
+  std::vector<size_t> result;
+  for (size_t i = 0; i < work.size(); ++i) {
+    if (work[i].device == device.device && work[i].kind == WorkKind::kCommunication &&
+        work[i].start_ns >= device.loop.begin_ns) {
+      result.push_back(i);
+    }
+  }
+  return result;
 }
 
 // Which operations on which communicators; kernels side by side count in both.
@@ -152,7 +166,7 @@ std::vector<Finding> find_exposed_communication(const Profile& profile) {
         }
         // Those have a finding of their own.
         int64_t ns =
-            device.times.exposed_communication_ns - small_collectives(profile, device).exposed_ns;
+            device.times.exposed_communication_ns - small_collectives(profile, device).whole_ns;
         const CollectiveTimes times = collective_times(profile, device);
         // Waiting is another matter.
         ns = std::max<int64_t>(0, ns - times.waited_ns) - times.first_wait_ns - times.unknown_ns;
@@ -197,6 +211,9 @@ std::vector<Finding> find_exposed_communication(const Profile& profile) {
               loss.device->idle_for(IdleCause::kCommunicationWait), finding);
   }
   add_operations(profile, worst, finding);
+  add_launch_places(
+      worst, launch_places(profile.timelines[worst.timeline], communication_of(profile, worst)),
+      finding);
   add_blocking(worst, finding);
   add_bubble(profile, losses.front(), finding);
   return {finding};

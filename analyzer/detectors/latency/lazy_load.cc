@@ -15,15 +15,6 @@ std::vector<IdleSite> sites_of(const DeviceProfile& device) {
   return sites;
 }
 
-// Not where it is part of starting up.
-bool is_in_the_loop(const DeviceProfile& device, const std::vector<IdleSite>& sites) {
-  return device.loop_start_ns && std::any_of(sites.begin(), sites.end(), [&](const IdleSite& site) {
-           return std::any_of(site.gaps.begin(), site.gaps.end(), [&](const IdleGap& gap) {
-             return gap.until_ns > *device.loop_start_ns;
-           });
-         });
-}
-
 }  // namespace
 
 std::vector<Finding> find_lazy_loads(const Profile& profile) {
@@ -35,8 +26,9 @@ std::vector<Finding> find_lazy_loads(const Profile& profile) {
   }
   Finding finding = loss_finding("latency.lazy-load", losses, Comes::kNowAndThen);
   const DeviceProfile& worst = *losses.front().device;
+  // Else it may be start-up.
   const bool in_the_loop = std::any_of(losses.begin(), losses.end(), [](const LossOn& loss) {
-    return is_in_the_loop(*loss.device, sites_of(*loss.device));
+    return loss.device->loop_start_ns.has_value();
   });
   finding.severity = in_the_loop ? finding.severity : Severity::kInfo;
   size_t launches = 0;

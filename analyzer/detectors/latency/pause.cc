@@ -87,7 +87,7 @@ std::string host_text(const Profile& profile, const DeviceProfile& device, const
 std::string pause_text(const Profile& profile, const DeviceProfile& device, const Pause& pause) {
   const IdleSite& most = pause.sites.front();
   const std::optional<size_t> step = step_of(device, pause);
-  std::string text = pause.stretch < 0 && device.loop_start_ns ? "before the first step, " : "";
+  std::string text;
   if (pause.is_one()) {
     text += fmt::format("{} {}{}", ms_text(pause.ns), doing(device, most), caller_text(most));
   } else {
@@ -192,12 +192,10 @@ std::string title_of_pauses(const Profile& profile, const DeviceProfile& device,
   }
   const std::optional<size_t> step = step_of(device, first);
   return fmt::format(
-      "{}the GPU of rank {} computed nothing for {} in {} gaps: start-up or an "
-      "evaluation, no habit",
-      step                ? "one step alone: " + step_text(profile, device, *step) + "; "
-      : first.stretch < 0 ? "before the first step "
-                          : "once ",
-      device.rank.value, share_text(device, first.ns), first.gaps());
+      "{}the GPU of rank {} computed nothing for {} in {} gaps: {} or an evaluation, no habit",
+      step ? "one step alone: " + step_text(profile, device, *step) + "; " : "once ",
+      device.rank.value, share_text(device, first.ns), first.gaps(),
+      device.loop_start_ns ? "a warm-up" : "start-up");
 }
 
 // "rank 1: waited once for rank 0 in allreduce, 400.1 ms"
@@ -217,6 +215,7 @@ void name_once(const Profile& profile, const std::vector<std::vector<WaitOnce>>&
 }
 
 constexpr size_t kMostPauseLines = 5;
+constexpr size_t kMostStartUpLines = 4;
 
 // Nobody had a pause: who came late computed, or waited elsewhere.
 std::vector<Finding> only_waits(const Profile& profile,
@@ -340,9 +339,94 @@ Finding pause_finding(const Profile& profile, const std::vector<LossOn>& losses,
   return finding;
 }
 
+// Start-up, in the order of its losses.
+std::vector<LossOn> start_ups_of(const Profile& profile) {
+  std::vector<LossOn> losses;
+  for (const DeviceProfile& device : profile.devices) {
+    if (const std::optional<Pause> start_up = start_up_of(device)) {
+      losses.push_back({&device, start_up->ns});
+    }
+  }
+  std::stable_sort(losses.begin(), losses.end(), [](const LossOn& a, const LossOn& b) {
+    return a.device->share_of_whole(a.ns) > b.device->share_of_whole(b.ns);
+  });
+  return losses;
+}
+
+std::string start_up_text(const DeviceProfile& device) {
+  return fmt::format(
+      "before its first step the GPU of rank {} computed nothing for {} ({:.1f} % of the "
+      "recording)",
+      device.rank.value, ms_text(device.start_up_lost_ns()),
+      100 * device.share_of_whole(device.start_up_lost_ns()));
+}
+
+// The places that took most of it, each line once.
+void add_start_up_places(const Profile& profile, const DeviceProfile& device, Finding& finding) {
+  for (size_t i = 0; i < device.start_up.size() && i < kMostStartUpLines; ++i) {
+    const IdleSite& site = device.start_up[i];
+    if (device.share_of_whole(site.ns) >= kPauseShare) {
+      const size_t gaps = site.gaps.size();
+      finding.evidence.push_back(fmt::format(
+          "rank {}: start-up: {}{} {}{}{}", device.rank.value, ms_text(site.ns),
+          gaps == 1 ? "" : fmt::format(" in {} gaps", gaps), doing(device, site), caller_text(site),
+          i == 0 ? host_text(profile, device, {-1, site.ns, {site}}) : ""));
+    }
+  }
+}
+
+void name_start_ups(const std::vector<LossOn>& losses, Finding& finding) {
+  for (const LossOn& loss : losses) {
+    name_loss(*loss.device, kStartUpLoss, loss.ns, finding);
+  }
+}
+
+// Beside pauses of the loop.
+void add_start_ups(const std::vector<LossOn>& losses, Finding& finding) {
+  if (!losses.empty()) {
+    finding.evidence.push_back("start-up is not counted here: " +
+                               start_up_text(*losses.front().device));
+    finding.values.emplace_back("start_up_ns", losses.front().ns);
+    name_start_ups(losses, finding);
+  }
+}
+
+std::vector<Finding> only_start_ups(const Profile& profile, const std::vector<LossOn>& losses) {
+  if (losses.empty()) {
+    return {};
+  }
+  const DeviceProfile& worst = *losses.front().device;
+  const int64_t ns = losses.front().ns;
+  Finding finding = loss_finding("latency.pause", losses, Comes::kNowAndThen);
+  finding.certainty = Certainty::kProof;
+  finding.title = "start-up: " + start_up_text(worst);
+  finding.sides = {finding.culprits};
+  finding.culprits.clear();
+  finding.evidence.clear();
+  finding.values = {
+      {"idle_ns", ns},     {"idle_percent", std::llround(100 * worst.share_of_whole(ns))},
+      {"pause_count", 1},  {"longest_ns", ns},
+      {"start_up_ns", ns}, {"gain_ns", ns}};
+  if (!worst.start_up.empty()) {
+    finding.where.push_back(place_of(worst.rank, worst.start_up.front()));
+  }
+  add_host_place(profile, worst, {*start_up_of(worst)}, finding);
+  if (finding.where.size() > 1) {  // one line, where the host was
+    finding.where.erase(finding.where.begin() + 1, finding.where.end());
+  }
+  add_start_up_places(profile, worst, finding);
+  name_start_ups(losses, finding);
+  finding.advice = fmt::format(
+      "no action if {} is little for the whole run: start-up is paid once, and all other shares "
+      "are of the loop alone; else look at that line",
+      ms_text(ns));
+  return {finding};
+}
+
 }  // namespace
 
 std::vector<Finding> find_pauses(const Profile& profile) {
+  const std::vector<LossOn> start_ups = start_ups_of(profile);
   std::vector<Pauses> all;
   for (const DeviceProfile& device : profile.devices) {
     all.push_back(pauses_of(device));
@@ -352,7 +436,12 @@ std::vector<Finding> find_pauses(const Profile& profile) {
       [&](const DeviceProfile& device) { return pauses_ns(all[device.index].list); });
   const std::vector<std::vector<WaitOnce>> waits = waits_once(profile, all);
   if (losses.empty()) {
-    return only_waits(profile, waits);
+    std::vector<Finding> waited = only_waits(profile, waits);
+    if (waited.empty()) {
+      return only_start_ups(profile, start_ups);
+    }
+    add_start_ups(start_ups, waited.front());
+    return waited;
   }
   const DeviceProfile& worst = *losses.front().device;
   const std::vector<Pause>& pauses = all[worst.index].list;
@@ -360,8 +449,8 @@ std::vector<Finding> find_pauses(const Profile& profile) {
   add_pause_victims(profile, waits, finding);
   finding.values.emplace_back("gain_ns", losses.front().ns);
   finding.evidence.push_back(fmt::format(
-      "without {} the recorded window of rank {} would take {} instead of {}, at best",
-      pauses.size() == 1 ? "it" : "them", worst.rank.value,
+      "without {} the recorded {} of rank {} would take {} instead of {}, at best",
+      pauses.size() == 1 ? "it" : "them", worst.steps > 1 ? "loop" : "window", worst.rank.value,
       ms_text(worst.times.window_ns - losses.front().ns), ms_text(worst.times.window_ns)));
   for (const LossOn& loss : losses) {
     for (const Pause& pause : all[loss.device->index].list) {
@@ -369,6 +458,7 @@ std::vector<Finding> find_pauses(const Profile& profile) {
     }
   }
   name_once(profile, waits, finding);
+  add_start_ups(start_ups, finding);
   return {finding};
 }
 

@@ -299,10 +299,9 @@ bool is_by_data(const std::vector<PerMille>& by_part, size_t device) {
 }
 
 bool is_slow(const Slow& slow) {
-  const TimePartition& times = slow.device->times;
   return slow.kernels >= kSlowDeviceKernels && slow.all_slower &&
          slow.known_ns + slow.alike_ns >=
-             kSlowDeviceSameWork * static_cast<double>(times.compute_ns) &&
+             kSlowDeviceSameWork * static_cast<double>(slow.device->whole.compute_ns) &&
          slow.device->share(whole(all_lost_ns(slow))) >= kWarnShare;
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "analyzer/detectors/lost_time/latency_finding.h"
+#include "analyzer/detectors/lost_time/launch_places.h"
 #include "analyzer/detectors/lost_time/small_collectives.h"
 #include "analyzer/detectors/lost_time/time_account.h"
 #include "analyzer/thresholds.h"
@@ -23,11 +24,12 @@ struct Collectives {
 };
 using ByPlace = std::map<std::pair<uint32_t, uint32_t>, Collectives>;  // operation, group
 
-ByPlace small_ones(const Timeline& timeline, int device, std::vector<Span>& computed) {
+ByPlace small_ones(const Timeline& timeline, const DeviceProfile& device,
+                   std::vector<Span>& computed) {
   ByPlace result;
   for (size_t i = 0; i < timeline.work.size(); ++i) {
     const GpuWork& work = timeline.work[i];
-    if (work.device != device) {
+    if (work.device != device.device || work.start_ns < device.loop.begin_ns) {
       continue;
     }
     if (work.kind == WorkKind::kCompute) {
@@ -84,9 +86,10 @@ SmallCollectives small_collectives(const Profile& profile, const DeviceProfile& 
     return worst;
   }
   std::vector<Span> computed;
-  ByPlace places = small_ones(timeline, device.device, computed);
+  ByPlace places = small_ones(timeline, device, computed);
   const Spans busy = united(std::move(computed));
   for (auto& [place, all] : places) {
+    const Spans whole = united(all.spans);
     leave_out_waiting(all);
     const Spans spans = united(all.spans);
     const int64_t exposed = length_ns(spans) - common_ns(spans, busy);
@@ -100,7 +103,8 @@ SmallCollectives small_collectives(const Profile& profile, const DeviceProfile& 
              upper_median(all.bytes),
              upper_median(all.times),
              exposed,
-             all_but_first(timeline, device, all.work)};
+             all_but_first(timeline, device, all.work),
+             length_ns(whole) - common_ns(whole, busy)};
   }
   return worst;
 }
@@ -122,7 +126,8 @@ std::vector<Finding> find_small_collectives(const Profile& profile) {
       ranks_text(finding.culprits), small.median_bytes, share_text(worst, small.exposed_ns));
   finding.culprits.clear();
   for (const LossOn& loss : losses) {
-    name_loss(*loss.device, kExposedLoss, loss.ns, finding);
+    name_loss(*loss.device, kExposedLoss, small_collectives(profile, *loss.device).whole_ns,
+              finding);
   }
   finding.values = {{"exposed_ns", small.exposed_ns},
                     {"exposed_percent", percent_of(worst, small.exposed_ns)},
@@ -133,6 +138,12 @@ std::vector<Finding> find_small_collectives(const Profile& profile) {
       fmt::format("one takes {:.1f} us at the median{}; nothing is computed meanwhile",
                   static_cast<double>(small.median_ns) / 1e3,
                   small.group.empty() ? "" : ", all on communicator " + small.group));
+  if (small.whole_ns > small.exposed_ns) {
+    finding.evidence.push_back(
+        fmt::format("rank {}: {} more they wait, for other ranks or their hosts", worst.rank.value,
+                    ms_text(small.whole_ns - small.exposed_ns)));
+  }
+  add_launch_places(worst, launch_places(profile.timelines[worst.timeline], small.others), finding);
   if (!knows_arrivals(profile)) {
     finding.certainty = Certainty::kPossible;
     finding.evidence.push_back("how much of it is waiting for other ranks is not known");

@@ -163,20 +163,20 @@ bool is_empty(const Removal& removal) {
 }
 
 // `device`: the one that gains most of all.
-std::string gain_text(const Profile& profile, const DeviceProfile& device, int64_t window_ns) {
+std::string gain_text(const Profile& profile, const DeviceProfile& device, int64_t loop_ns) {
   return fmt::format(
       "if this were solved{}, the {} of rank {}{} would take {} instead of {}, at best",
       profile.devices.size() > 1 ? " on all ranks" : "",
       device.steps > 1 ? "step" : "recorded window", device.rank.value,
-      profile.devices.size() > 1 ? ", which gains most," : "", ms_text(device.per_step(window_ns)),
+      profile.devices.size() > 1 ? ", which gains most," : "", ms_text(device.per_step(loop_ns)),
       ms_text(device.per_step(device.times.window_ns)));
 }
 
-void add_gain(const Profile& profile, const std::vector<int64_t>& windows, Finding& finding) {
+void add_gain(const Profile& profile, const std::vector<ReplayedTime>& times, Finding& finding) {
   const DeviceProfile* most = nullptr;
   int64_t gain = 0;
   for (const DeviceProfile& device : profile.devices) {
-    const int64_t ns = device.times.window_ns - windows[device.index];
+    const int64_t ns = device.times.window_ns - times[device.index].loop_ns;
     if (ns > gain) {
       most = &device;
       gain = ns;
@@ -184,7 +184,7 @@ void add_gain(const Profile& profile, const std::vector<int64_t>& windows, Findi
   }
   finding.values.emplace_back("gain_ns", gain);
   if (most != nullptr) {
-    finding.evidence.push_back(gain_text(profile, *most, windows[most->index]));
+    finding.evidence.push_back(gain_text(profile, *most, times[most->index].loop_ns));
   }
 }
 
@@ -217,7 +217,7 @@ void add_gains(const Profile& profile, std::vector<Finding>& findings) {
   for (const auto& [finding, removal] : removals) {
     // What one rank delays others by is gained where they wait: without that, nothing is said.
     if (reaches_others || (removal.late_ranks.empty() && removal.faster.empty())) {
-      add_gain(profile, replayed_windows(graph, profile, removal), *finding);
+      add_gain(profile, replayed_times(graph, profile, removal), *finding);
     }
   }
 }
@@ -234,10 +234,10 @@ void add_cause(const ReplayGraph& graph, const Profile& profile, const char* cau
   if (!is_there) {
     return;
   }
-  const std::vector<int64_t> windows = replayed_windows(graph, profile, removal);
+  const std::vector<ReplayedTime> times = replayed_times(graph, profile, removal);
   for (const DeviceProfile& device : profile.devices) {
     if (const int64_t ns = lost(device); ns != 0) {
-      gains.push_back({device.index, cause, ns, windows[device.index]});
+      gains.push_back({device.index, cause, ns, times[device.index]});
     }
   }
 }
@@ -250,7 +250,7 @@ std::vector<CauseGain> gains_by_cause(const Profile& profile) {
     return gains;
   }
   const ReplayGraph graph = replay_graph(profile);
-  const std::vector<int64_t> unchanged = replayed_windows(graph, profile, {});
+  const std::vector<ReplayedTime> unchanged = replayed_times(graph, profile, {});
   Removal communication, copies;
   for (const DeviceProfile& device : profile.devices) {
     gains.push_back({device.index, "none", 0, unchanged[device.index]});
@@ -264,15 +264,15 @@ std::vector<CauseGain> gains_by_cause(const Profile& profile) {
     }
     add_cause(
         graph, profile, kIdleCauseNames[cause], removal,
-        [cause](const DeviceProfile& device) { return device.idle[cause]; }, gains);
+        [cause](const DeviceProfile& device) { return device.whole_idle[cause]; }, gains);
   }
   const auto exposed = [](const DeviceProfile& device) {
-    return device.times.exposed_communication_ns;
+    return device.whole.exposed_communication_ns;
   };
   add_cause(graph, profile, "communication", communication, exposed, gains);
   if (std::any_of(profile.devices.begin(), profile.devices.end(), exposed)) {
-    const std::vector<int64_t> in_time =
-        replayed_windows(graph, profile, {.late_ranks = all_ranks(profile)});
+    const std::vector<ReplayedTime> in_time =
+        replayed_times(graph, profile, {.late_ranks = all_ranks(profile)});
     for (const DeviceProfile& device : profile.devices) {
       if (exposed(device) != 0) {
         gains.push_back({device.index, "late-ranks", collective_times(profile, device).waited_ns,
@@ -282,7 +282,7 @@ std::vector<CauseGain> gains_by_cause(const Profile& profile) {
   }
   add_cause(
       graph, profile, "copies", copies,
-      [](const DeviceProfile& device) { return device.times.exposed_memory_ns; }, gains);
+      [](const DeviceProfile& device) { return device.whole.exposed_memory_ns; }, gains);
   return gains;
 }
 

@@ -34,7 +34,7 @@ bool is_proven_of_two(const WorkDifference& difference) {
 int64_t computed_ns(const Profile& profile, size_t timeline) {
   int64_t sum = 0;
   for (const DeviceProfile& device : profile.devices) {
-    sum += device.timeline == timeline ? device.times.compute_ns : 0;
+    sum += device.timeline == timeline ? device.whole.compute_ns : 0;
   }
   const MissingWork& missing = profile.timelines[timeline].missing;
   if (missing.at_end == 0 || missing.at_end == missing.launches) {

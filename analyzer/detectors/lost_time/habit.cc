@@ -59,15 +59,11 @@ int64_t stretch_of(const DeviceProfile& device, const IdleGap& loss) {
   return after - device.stretches.begin() - 1;
 }
 
-bool is_start_up(const DeviceProfile& device, const IdleGap& loss) {
-  return device.loop_start_ns && loss.until_ns <= *device.loop_start_ns;
-}
-
 Habit::Habit(const DeviceProfile& device, const std::vector<IdleGap>& losses) : device_(device) {
   std::map<int64_t, std::vector<int64_t>> by_stretch;
   size_t count = 0;
   for (const IdleGap& loss : losses) {
-    if (loss.ns > 0 && !is_start_up(device, loss)) {
+    if (loss.ns > 0) {
       by_stretch[stretch_of(device, loss)].push_back(loss.ns);
       ++count;
     }
@@ -97,8 +93,7 @@ Habit::Habit(const DeviceProfile& device, const std::vector<IdleGap>& losses) : 
 
 bool Habit::has(const IdleGap& loss) const {
   const auto longest = longest_.find(stretch_of(device_, loss));
-  return longest != longest_.end() && loss.ns > 0 && loss.ns <= longest->second &&
-         !is_start_up(device_, loss);
+  return longest != longest_.end() && loss.ns > 0 && loss.ns <= longest->second;
 }
 
 }  // namespace traintrace

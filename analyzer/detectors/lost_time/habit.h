@@ -10,10 +10,9 @@ namespace traintrace {
 
 // Of losses of one kind on one GPU.  They are a habit if they come in half of the steps, at least
 // twice - steps are counted, not losses: all gaps of a warm-up step happened once.  What is longer
-// than that habit explains, alone or with others of its step, is a single pause, and so is what
-// comes before the first step.  Where steps are not known, parts with as many pieces
-// of work each stand for them, which may be unlike each other: only single losses are compared
-// then.
+// than that habit explains, alone or with others of its step, is a single pause.  Where steps are
+// not known, parts with as many pieces of work each stand for them, which may be unlike each other:
+// only single losses are compared then.
 class Habit {
  public:
   Habit(const DeviceProfile& device, const std::vector<IdleGap>& losses);
@@ -30,6 +29,5 @@ class Habit {
 // The step, or the part with as much work as others, in which the middle of it lies; -1: before
 // all.
 int64_t stretch_of(const DeviceProfile& device, const IdleGap& loss);
-bool is_start_up(const DeviceProfile& device, const IdleGap& loss);
 
 }  // namespace traintrace

@@ -12,6 +12,7 @@
 
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/evidence_lines.h"
+#include "analyzer/detectors/lost_time/batch_habit.h"
 #include "analyzer/detectors/lost_time/line_habits.h"
 #include "analyzer/detectors/lost_time/time_account.h"
 #include "analyzer/thresholds.h"
@@ -39,12 +40,20 @@ std::string gaps_text(const IdleSite& site) {
   return fmt::format("{} gap{} at {}", count, count == 1 ? "" : "s", site.call);
 }
 
-// What comes again and again of some sites, by the steps and by the lines.
+// What comes again and again of some sites, by the steps and by the lines; of a loader by its
+// batches, too.
 class Habits {
  public:
   Habits(const DeviceProfile& device, const std::vector<IdleSite>& sites, const SiteFilter& is_of)
-      : lines_(device), habit_(device, gaps_of(sites, is_of)) {}
-  bool has(const IdleGap& gap) const { return !lines_.is_pause(gap) && habit_.has(gap); }
+      : lines_(device),
+        habit_(device, gaps_of(sites, is_of)),
+        longest_batch_(longest_batch(device, gaps_of(sites, [&](const IdleSite& site) {
+                                       return is_of(site) && site.copy.empty() &&
+                                              site.cause == IdleCause::kDataStarvation;
+                                     }))) {}
+  bool has(const IdleGap& gap) const {
+    return !lines_.is_pause(gap) && (habit_.has(gap) || gap.ns <= longest_batch_);
+  }
 
  private:
   std::vector<IdleGap> gaps_of(const std::vector<IdleSite>& sites, const SiteFilter& is_of) const {
@@ -60,6 +69,7 @@ class Habits {
 
   LineHabits lines_;
   Habit habit_;
+  int64_t longest_batch_;
 };
 
 // The sites with those of their gaps that `keeps`, most idle time first.
@@ -328,14 +338,17 @@ void name_loss(const DeviceProfile& device, size_t kind, int64_t ns, Finding& fi
 
 CollectiveTimes collective_times(const Profile& profile, const DeviceProfile& device) {
   CollectiveTimes times;
-  for (const Arrivals& arrivals : profile.groups) {
+  for (size_t group = 0; group < profile.groups.size(); ++group) {
+    const Arrivals& arrivals = profile.groups[group];
     const std::optional<size_t> member = arrivals.member(device.timeline);
     if (!member || !arrivals.usable()) {
       continue;
     }
     times.known = true;
-    for (const Arrival& arrival : arrivals.list) {
-      const bool first = &arrival == arrivals.list.data();
+    const size_t before = device.collectives_before_loop[group];
+    for (size_t i = before; i < arrivals.list.size(); ++i) {
+      const Arrival& arrival = arrivals.list[i];
+      const bool first = i == 0;
       int64_t& waited = first                ? times.first_wait_ns
                         : arrival.is_known() ? times.waited_ns
                                              : times.unknown_ns;

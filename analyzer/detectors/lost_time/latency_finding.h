@@ -45,7 +45,7 @@ std::string idle_text(const std::vector<LossOn>& losses);
 
 using SiteFilter = std::function<bool(const IdleSite&)>;
 // The sites of a kind of loss with those of their gaps that come again and again, most idle time
-// first.  What was before the first step, or came once, is left out.
+// first.  What came once is left out.
 std::vector<IdleSite> repeated_sites(const DeviceProfile& device, const SiteFilter& is_of);
 // The same of copies and sets with nothing else beside them.
 std::vector<IdleSite> repeated_copies(const DeviceProfile& device, const SiteFilter& is_of);

@@ -25,8 +25,7 @@ void add_single(const DeviceProfile& device, const std::vector<IdleSite>& sites,
   for (const IdleSite& site : sites) {
     std::map<int64_t, IdleSite> parts;
     for (const IdleGap& gap : site.gaps) {
-      const int64_t stretch = is_start_up(device, gap) ? -1 : stretch_of(device, gap);
-      IdleSite& part = parts[stretch];
+      IdleSite& part = parts[stretch_of(device, gap)];
       part.ns += gap.ns;
       part.gaps.push_back(gap);
     }
@@ -72,7 +71,7 @@ bool comes_often(const DeviceProfile& device, const IdleSite& site) {
   }
   std::set<double> tenths;
   for (const IdleGap& gap : site.gaps) {
-    const auto since = static_cast<double>(gap.until_ns - device.window.begin_ns);
+    const auto since = static_cast<double>(gap.until_ns - device.loop.begin_ns);
     tenths.insert(std::floor(10 * since / static_cast<double>(device.times.window_ns)));
   }
   return tenths.size() >= kAllOver;
@@ -369,6 +368,13 @@ Pauses pauses_of(const DeviceProfile& device) {
   std::stable_sort(pauses.list.begin(), pauses.list.end(),
                    [](const Pause& a, const Pause& b) { return a.ns > b.ns; });
   return pauses;
+}
+
+std::optional<Pause> start_up_of(const DeviceProfile& device) {
+  const int64_t lost_ns = device.start_up_lost_ns();
+  return lost_ns > 0 && device.share_of_whole(lost_ns) >= kWarnShare
+             ? std::optional(Pause{-1, lost_ns, device.start_up})
+             : std::nullopt;
 }
 
 Spans spans_of_returning(const DeviceProfile& device) {

@@ -10,10 +10,10 @@
 
 namespace traintrace {
 
-// All that was lost so in one step, or before the first; where steps are not known, within one of
-// the parts with as many pieces of work each.
+// All that was lost so in one step; where steps are not known, within one of the parts with as many
+// pieces of work each.
 struct Pause {
-  int64_t stretch = 0;  // stretch_of
+  int64_t stretch = 0;  // stretch_of; -1: start-up
   int64_t ns = 0;
   std::vector<IdleSite> sites;  // idle time and copies, most first
   size_t gaps() const;
@@ -34,8 +34,12 @@ struct Pauses {
 };
 Pauses pauses_of(const DeviceProfile& device);
 
-// While these lasted: a checkpoint or an evaluation.  Empty: there are none, or steps are not
-// known.
+// What was lost before the loop, where that is worth a line; none: hardly anything, or nobody knows
+// when the loop began.
+std::optional<Pause> start_up_of(const DeviceProfile& device);
+
+// While pauses that return lasted: a checkpoint or an evaluation.  Empty: there are none, or steps
+// are not known.
 Spans spans_of_returning(const DeviceProfile& device);
 
 // Waits in collectives that are no habit either: some rank came late once.

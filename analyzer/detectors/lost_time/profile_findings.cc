@@ -146,6 +146,11 @@ std::string pauses_text(const std::vector<Finding>& findings) {
   if (pause == findings.end()) {
     return "";
   }
+  if (const int64_t start_up = value_of(*pause, "start_up_ns");
+      start_up != 0 && start_up == value_of(*pause, "idle_ns")) {
+    return fmt::format(", but for {} of start-up ({} %)", ms_text(start_up),
+                       value_of(*pause, "idle_percent"));
+  }
   const int64_t count = value_of(*pause, "pause_count");
   const int64_t idle = value_of(*pause, "idle_ns");  // 0: nobody had a pause, some waited
   return fmt::format(", but for {} of {} ({} %)",
@@ -157,10 +162,14 @@ std::string pauses_text(const std::vector<Finding>& findings) {
 // Of the GPU that loses most to what a finding is about.
 double lost_share(const Profile& profile, const Finding& finding) {
   std::vector<int64_t> lost(profile.devices.size(), 0);
-  for (const NamedLoss& named : finding.named) {
-    lost[named.device] += named.ns;
-  }
   double most = 0;
+  for (const NamedLoss& named : finding.named) {
+    if (named.kind == kStartUpLoss) {
+      most = std::max(most, profile.devices[named.device].share_of_whole(named.ns));
+    } else {
+      lost[named.device] += named.ns;
+    }
+  }
   for (const DeviceProfile& device : profile.devices) {
     most = std::max(most, device.share(lost[device.index]));
   }

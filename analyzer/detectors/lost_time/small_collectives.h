@@ -19,9 +19,11 @@ struct SmallCollectives {
   int64_t exposed_ns = 0;  // while nothing was computed
   // All but the first in each step, in Timeline::work: what is left if they are put into one.
   std::vector<size_t> others = {};
+  // While nothing was computed, with what they waited for others: fewer of them wait less often.
+  int64_t whole_ns = 0;
 };
 
-// Of one operation on one communicator, those that cost most: at least 20 in each step.
+// Of one operation on one communicator, those that cost most: at least 12 in each step.
 SmallCollectives small_collectives(const Profile& profile, const DeviceProfile& device);
 
 }  // namespace traintrace

@@ -9,10 +9,11 @@
 namespace traintrace {
 namespace {
 
-int64_t most_gained(const std::vector<int64_t>& with, const std::vector<int64_t>& without) {
+int64_t most_gained(const std::vector<ReplayedTime>& with,
+                    const std::vector<ReplayedTime>& without) {
   int64_t most = 0;
   for (size_t device = 0; device < with.size(); ++device) {
-    most = std::max(most, with[device] - without[device]);
+    most = std::max(most, with[device].loop_ns - without[device].loop_ns);
   }
   return most;
 }
@@ -29,10 +30,10 @@ std::optional<std::vector<int64_t>> delays_by(const Profile& profile,
     return std::nullopt;
   }
   const auto without = [&](const std::vector<size_t>& ranks) {
-    return replayed_windows(graph, profile, {.late_ranks = ranks});
+    return replayed_times(graph, profile, {.late_ranks = ranks});
   };
-  const std::vector<int64_t> with_all = without({});
-  const std::vector<int64_t> with_none = without(suspects);
+  const std::vector<ReplayedTime> with_all = without({});
+  const std::vector<ReplayedTime> with_none = without(suspects);
   std::vector<int64_t> delays;
   for (const size_t suspect : suspects) {
     int64_t delay = most_gained(with_all, without({suspect}));

@@ -45,7 +45,8 @@ const char* name_of_kind(size_t kind) {
       "gaps inside replays of graphs",
       "launches that were not recorded",
       "exposed communication",
-      "exposed copies"};
+      "exposed copies",
+      "start-up"};
   return kNames[kind];
 }
 
@@ -140,11 +141,13 @@ LossTimes losses_of(const DeviceProfile& device) {
   std::copy(device.idle.begin(), device.idle.end(), times.begin());
   times[kExposedLoss] = device.times.exposed_communication_ns;
   times[kCopyLoss] = device.times.exposed_memory_ns;
+  times[kStartUpLoss] = device.start_up_lost_ns();
   return times;
 }
 
 LossTimes unnamed_losses(const DeviceProfile& device, const std::vector<Finding>& findings) {
   LossTimes rest = losses_of(device);
+  rest[kStartUpLoss] = 0;
   for (const Finding& finding : findings) {
     for (const NamedLoss& named : finding.named) {
       if (named.device == device.index) {
@@ -160,7 +163,7 @@ std::vector<LostTime> lost_times(const Profile& profile, const std::vector<Findi
   for (const DeviceProfile& device : profile.devices) {
     const int64_t lost = sum_of(losses_of(device));
     const int64_t rest = sum_of(unnamed_losses(device, findings));
-    result.push_back({device.rank, device.device, device.times.window_ns, lost, lost - rest, rest});
+    result.push_back({device.rank, device.device, device.whole.window_ns, lost, lost - rest, rest});
   }
   return result;
 }

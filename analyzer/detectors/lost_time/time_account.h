@@ -10,16 +10,18 @@
 
 namespace traintrace {
 
-// Kinds of loss: each cause of idle time, communication that nothing was computed beside, and
-// copies and sets of memory that nothing was computed or communicated beside.
+// Kinds of loss in the loop: each cause of idle time, communication that nothing was computed
+// beside, and copies and sets of memory that nothing was computed or communicated beside.
 inline constexpr size_t kExposedLoss = kIdleCauses;
 inline constexpr size_t kCopyLoss = kIdleCauses + 1;
-inline constexpr size_t kLossKinds = kIdleCauses + 2;
+// All of it before the loop, which is paid for once: it has a name of its own.
+inline constexpr size_t kStartUpLoss = kIdleCauses + 2;
+inline constexpr size_t kLossKinds = kIdleCauses + 3;
 using LossTimes = std::array<int64_t, kLossKinds>;
 
 // What a GPU lost, by kind.
 LossTimes losses_of(const DeviceProfile& device);
-// Of that, what no finding is about.  A finding never names more than there is.
+// Of that, what no finding is about, and is no start-up.  A finding never names more than there is.
 LossTimes unnamed_losses(const DeviceProfile& device, const std::vector<Finding>& findings);
 
 // By rank and device.

@@ -22,12 +22,14 @@ bool tells_why_late(const Finding& finding) {
 // Until a culprit came, in collectives to which it came last.
 int64_t waited_for(const Profile& profile, const DeviceProfile& device, const Ranks& culprits) {
   int64_t waited = 0;
-  for (const Arrivals& arrivals : profile.groups) {
+  for (size_t group = 0; group < profile.groups.size(); ++group) {
+    const Arrivals& arrivals = profile.groups[group];
     const std::optional<size_t> member = arrivals.member(device.timeline);
     if (!member || !arrivals.usable() || arrivals.by_host) {
       continue;
     }
-    for (size_t i = 1; i < arrivals.list.size(); ++i) {
+    for (size_t i = std::max<size_t>(1, device.collectives_before_loop[group]);
+         i < arrivals.list.size(); ++i) {
       const Arrival& arrival = arrivals.list[i];
       const auto last = std::max_element(arrival.start_ns.begin(), arrival.start_ns.end()) -
                         arrival.start_ns.begin();

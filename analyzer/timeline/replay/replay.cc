@@ -88,7 +88,7 @@ class Rerun {
       }
     } while (give_up_a_meeting());
   }
-  std::vector<int64_t> windows(size_t devices) const;
+  std::vector<ReplayedTime> times(const std::vector<DeviceProfile>& devices) const;
 
  private:
   struct Met {
@@ -323,8 +323,13 @@ void Rerun::start_work(size_t index_of_process, size_t index) {
   }
 }
 
-std::vector<int64_t> Rerun::windows(size_t devices) const {
-  std::vector<std::optional<Span>> windows(devices);
+std::vector<ReplayedTime> Rerun::times(const std::vector<DeviceProfile>& devices) const {
+  std::vector<std::optional<Span>> windows(devices.size());
+  // Where the first work of the loop began, in the recording and now.
+  std::vector<std::optional<int64_t>> recorded(devices.size()), replayed(devices.size());
+  const auto note = [](std::optional<int64_t>& first, int64_t time) {
+    first = std::min(first.value_or(time), time);
+  };
   for (size_t i = 0; i < clocks_.size(); ++i) {
     for (size_t work = 0; work < clocks_[i].start_ns.size(); ++work) {
       const size_t device = graph_.processes[i].works[work].device;
@@ -334,25 +339,35 @@ std::vector<int64_t> Rerun::windows(size_t devices) const {
         window = window ? Span{std::min(window->begin_ns, span.begin_ns),
                                std::max(window->end_ns, span.end_ns)}
                         : span;
+        if (const int64_t start = graph_.processes[i].works[work].start_ns;
+            start >= devices[device].loop.begin_ns) {
+          note(recorded[device], start);
+          note(replayed[device], span.begin_ns);
+        }
       }
     }
   }
-  std::vector<int64_t> lengths;
-  lengths.reserve(windows.size());
-  for (const std::optional<Span>& window : windows) {
-    lengths.push_back(window ? window->end_ns - window->begin_ns : 0);
+  std::vector<ReplayedTime> times(devices.size());
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (windows[i]) {
+      times[i] = {windows[i]->end_ns - windows[i]->begin_ns, 0};
+    }
+    if (replayed[i]) {
+      const int64_t until_first = *recorded[i] - devices[i].loop.begin_ns;
+      times[i].loop_ns = until_first + windows[i]->end_ns - *replayed[i];
+    }
   }
-  return lengths;
+  return times;
 }
 
 }  // namespace
 }  // namespace replay
 
-std::vector<int64_t> replayed_windows(const ReplayGraph& graph, const Profile& profile,
-                                      const Removal& removal) {
+std::vector<ReplayedTime> replayed_times(const ReplayGraph& graph, const Profile& profile,
+                                         const Removal& removal) {
   replay::Rerun rerun(graph, replay::changes_of(graph, profile, removal));
   rerun.go();
-  return rerun.windows(profile.devices.size());
+  return rerun.times(profile.devices);
 }
 
 }  // namespace traintrace

@@ -56,7 +56,13 @@ struct Removal {
   std::vector<Faster> faster = {};
 };
 
-// For each of Profile::devices, from the start of its first work to the end of its last, in ns.
+// Of one of Profile::devices, in ns.
+struct ReplayedTime {
+  int64_t window_ns = 0;  // from the start of its first work to the end of its last
+  int64_t loop_ns = 0;    // what DeviceProfile::loop takes then
+};
+
+// For each of Profile::devices.
 //
 // A call that launches takes place when its process gets there; a call that blocks returns when
 // what it waited for is done.  Work begins when its launch and what it waited for on the GPU allow
@@ -65,7 +71,7 @@ struct Removal {
 // recorded, and queues have room where they had in the recording: what is gained by leaving
 // something out is an upper bound.  With nothing left out this is what was recorded, as far as the
 // clocks of host and GPU agree.
-std::vector<int64_t> replayed_windows(const ReplayGraph& graph, const Profile& profile,
-                                      const Removal& removal);
+std::vector<ReplayedTime> replayed_times(const ReplayGraph& graph, const Profile& profile,
+                                         const Removal& removal);
 
 }  // namespace traintrace
