@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "analyzer/commands/command.h"
-#include "analyzer/commands/examples.h"
-#include "analyzer/commands/help_format.h"
+#include "analyzer/commands/help/examples.h"
+#include "analyzer/commands/help/help_format.h"
 #include "analyzer/live/in_time.h"
 #include "analyzer/symbols/debuginfod.h"
 #include "analyzer/text/nearest.h"

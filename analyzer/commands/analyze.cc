@@ -6,12 +6,12 @@
 #include <filesystem>
 
 #include "analyzer/commands/command.h"
-#include "analyzer/commands/details.h"
-#include "analyzer/commands/event_reader.h"
-#include "analyzer/commands/generations.h"
-#include "analyzer/commands/gpu_timelines.h"
-#include "analyzer/commands/numbers_of.h"
 #include "analyzer/commands/output_file.h"
+#include "analyzer/commands/sources/details.h"
+#include "analyzer/commands/sources/event_reader.h"
+#include "analyzer/commands/sources/generations.h"
+#include "analyzer/commands/sources/gpu_timelines.h"
+#include "analyzer/commands/sources/numbers_of.h"
 #include "analyzer/detectors/comm/proxy_error.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/device/telemetry_findings.h"
@@ -23,7 +23,7 @@
 #include "analyzer/model/runs/rank_assignment.h"
 #include "analyzer/page/page.h"
 #include "analyzer/reader/files/united_errors.h"
-#include "analyzer/reporters/findings_report.h"
+#include "analyzer/reporters/verdict/findings_report.h"
 #include "analyzer/telemetry/gpu_history.h"
 
 namespace traintrace {

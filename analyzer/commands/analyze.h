@@ -6,7 +6,7 @@
 
 #include "analyzer/detectors/finding.h"
 #include "analyzer/reader/read_trace.h"
-#include "analyzer/reporters/judged_runs.h"
+#include "analyzer/reporters/verdict/judged_runs.h"
 #include "analyzer/text/screen.h"
 
 namespace traintrace {

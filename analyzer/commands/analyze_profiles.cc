@@ -1,6 +1,6 @@
 // traintrace analyze of timelines that a profiler recorded.
 #include "analyzer/commands/analyze.h"
-#include "analyzer/commands/profiled_run.h"
+#include "analyzer/commands/sources/profiled_run.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/each_detector.h"
 #include "analyzer/detectors/lost_time/latency.h"

@@ -9,8 +9,8 @@
 
 #include "analyzer/commands/command.h"
 #include "analyzer/commands/export_processes.h"
-#include "analyzer/commands/gpu_timelines.h"
 #include "analyzer/commands/output_file.h"
+#include "analyzer/commands/sources/gpu_timelines.h"
 #include "analyzer/exporters/collapsed.h"
 #include "analyzer/exporters/csv.h"
 #include "analyzer/exporters/flight_recorder.h"

@@ -7,8 +7,8 @@
 
 #include "analyzer/commands/analyze.h"
 #include "analyzer/commands/command.h"
-#include "analyzer/commands/gpu_timelines.h"
-#include "analyzer/commands/profiled_run.h"
+#include "analyzer/commands/sources/gpu_timelines.h"
+#include "analyzer/commands/sources/profiled_run.h"
 #include "analyzer/detectors/lost_time/latency.h"
 #include "analyzer/exporters/collapsed.h"
 #include "analyzer/model/process/look_up_code.h"

@@ -8,7 +8,7 @@
 #include "analyzer/commands/analyze.h"
 #include "analyzer/commands/command.h"
 #include "analyzer/commands/output_file.h"
-#include "analyzer/commands/profiled_run.h"
+#include "analyzer/commands/sources/profiled_run.h"
 #include "analyzer/exporters/kineto.h"
 #include "analyzer/importers/logs/gpu_logs.h"
 #include "analyzer/importers/logs/testimony.h"

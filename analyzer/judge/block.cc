@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "analyzer/isolation/stage.h"
-#include "analyzer/judge/frontier.h"
+#include "analyzer/judge/frontier/frontier.h"
 #include "analyzer/judge/given_up.h"
 #include "analyzer/judge/match_waits.h"
 #include "analyzer/model/divergence/conflicts.h"

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "analyzer/judge/frontier_block.h"
+#include "analyzer/judge/frontier/frontier_block.h"
 #include "analyzer/model/divergence/narrow_divergences.h"
 #include "analyzer/model/run.h"
 

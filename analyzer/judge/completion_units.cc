@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "analyzer/judge/completion.h"
-#include "analyzer/judge/frontier.h"
+#include "analyzer/judge/frontier/frontier.h"
 #include "analyzer/model/groups.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/progress.h"

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "analyzer/isolation/stage.h"
-#include "analyzer/judge/frontier.h"
-#include "analyzer/judge/frontier_root.h"
+#include "analyzer/judge/frontier/frontier.h"
+#include "analyzer/judge/frontier/frontier_root.h"
 #include "analyzer/judge/stages.h"
 #include "analyzer/match/explain_departures.h"
 #include "analyzer/match/fresh_pairs.h"

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "analyzer/judge/standing.h"
+#include "analyzer/judge/frontier/standing.h"
 #include "analyzer/match/habit_edits.h"
 #include "analyzer/match/siblings.h"
 #include "analyzer/model/peers.h"

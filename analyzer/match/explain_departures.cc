@@ -4,8 +4,8 @@
 #include <iterator>
 #include <utility>
 
-#include "analyzer/judge/frontier.h"
-#include "analyzer/judge/standing.h"
+#include "analyzer/judge/frontier/frontier.h"
+#include "analyzer/judge/frontier/standing.h"
 #include "analyzer/match/departure_divergence.h"
 #include "analyzer/match/departures.h"
 #include "analyzer/match/repair.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "analyzer/judge/standing.h"
+#include "analyzer/judge/frontier/standing.h"
 #include "analyzer/match/roles.h"
 #include "analyzer/model/divergence/messages.h"
 #include "analyzer/model/process/activity.h"

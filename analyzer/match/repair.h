@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "analyzer/judge/standing.h"
+#include "analyzer/judge/frontier/standing.h"
 #include "analyzer/match/departures.h"
 
 namespace traintrace {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "analyzer/judge/standing.h"
+#include "analyzer/judge/frontier/standing.h"
 #include "analyzer/model/groups.h"
 #include "analyzer/model/process/idle_host.h"
 #include "analyzer/model/sequences.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "analyzer/judge/standing.h"
+#include "analyzer/judge/frontier/standing.h"
 #include "analyzer/match/roles.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/progress.h"

@@ -5,7 +5,7 @@
 
 #include "analyzer/isolation/stage.h"
 #include "analyzer/page/page_asset.h"
-#include "analyzer/reporters/people_lines.h"
+#include "analyzer/reporters/verdict/people_lines.h"
 #include "analyzer/text/printable.h"
 #include "analyzer/text/units.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "analyzer/page/page_data.h"
-#include "analyzer/reporters/findings_report.h"
+#include "analyzer/reporters/verdict/findings_report.h"
 
 namespace traintrace {
 

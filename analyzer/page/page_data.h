@@ -14,7 +14,7 @@
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/run.h"
 #include "analyzer/page/shown_waits.h"
-#include "analyzer/reporters/card.h"
+#include "analyzer/reporters/verdict/card.h"
 
 namespace traintrace {
 

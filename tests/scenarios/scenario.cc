@@ -22,13 +22,13 @@
 #include <random>
 #include <sstream>
 
-#include "analyzer/commands/numbers_of.h"
+#include "analyzer/commands/sources/numbers_of.h"
 #include "analyzer/detectors/catalogue.h"
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/judge/judge.h"
 #include "analyzer/model/runs/rank_assignment.h"
-#include "analyzer/reporters/findings_report.h"
-#include "analyzer/reporters/judged_runs.h"
+#include "analyzer/reporters/verdict/findings_report.h"
+#include "analyzer/reporters/verdict/judged_runs.h"
 #include "analyzer/text/dump_parser.h"
 #include "analyzer/text/words.h"
 

@@ -10,7 +10,7 @@
 
 #include "analyzer/exporters/kineto.h"
 #include "analyzer/importers/kineto/kineto.h"
-#include "analyzer/reporters/report_table.h"
+#include "analyzer/reporters/tables/report_table.h"
 #include "analyzer/timeline/blocking.h"
 #include "analyzer/timeline/idle.h"
 

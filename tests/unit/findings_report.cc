@@ -1,6 +1,6 @@
 // uses: analyzer
 // The three formats of a report about one small hang.
-#include "analyzer/reporters/findings_report.h"
+#include "analyzer/reporters/verdict/findings_report.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 
 #include "analyzer/judge/judge.h"
 #include "analyzer/page/page.h"
-#include "analyzer/reporters/findings_report.h"
+#include "analyzer/reporters/verdict/findings_report.h"
 #include "tests/unit/model/random_job.h"
 
 namespace traintrace {

@@ -1,8 +1,8 @@
 // uses: analyzer
 // What NCCL's operations gave, compared with what they were given.
 #include "analyzer/numbers/numbers_diff.h"
-#include "analyzer/reporters/diff_numbers.h"
-#include "analyzer/reporters/report_check.h"
+#include "analyzer/reporters/diff/diff_numbers.h"
+#include "analyzer/reporters/tables/report_check.h"
 #include "tests/unit/checked_job.h"
 
 namespace traintrace::testing {

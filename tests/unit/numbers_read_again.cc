@@ -1,7 +1,7 @@
 // uses: analyzer
 // What a resumed run reads again.
 #include "analyzer/numbers/numbers_diff.h"
-#include "analyzer/reporters/diff_numbers.h"
+#include "analyzer/reporters/diff/diff_numbers.h"
 #include "tests/unit/checked_job.h"
 
 namespace traintrace::testing {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "analyzer/reporters/report_table.h"
+#include "analyzer/reporters/tables/report_table.h"
 #include "analyzer/text/dump_parser.h"
 
 namespace traintrace {

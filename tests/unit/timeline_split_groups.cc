@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "analyzer/commands/gpu_timelines.h"
+#include "analyzer/commands/sources/gpu_timelines.h"
 #include "analyzer/detectors/lost_time/latency.h"
 #include "analyzer/judge/load.h"
 #include "analyzer/symbols/symbolizer.h"

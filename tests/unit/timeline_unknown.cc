@@ -1,7 +1,7 @@
 // uses: analyzer
 #include <gtest/gtest.h>
 
-#include "analyzer/commands/gpu_timelines.h"
+#include "analyzer/commands/sources/gpu_timelines.h"
 #include "analyzer/detectors/lost_time/latency.h"
 
 namespace traintrace {

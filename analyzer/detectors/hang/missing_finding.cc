@@ -9,7 +9,7 @@
 #include "analyzer/detectors/hang/claims.h"
 #include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/detectors/hang/tense.h"
-#include "analyzer/judge/frontier.h"
+#include "analyzer/judge/frontier/frontier.h"
 #include "analyzer/model/divergence/usual_order.h"
 #include "analyzer/model/process/activity.h"
 #include "analyzer/model/process/code_place.h"

@@ -15,7 +15,7 @@
 #include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/detectors/hang/stall_text.h"
-#include "analyzer/judge/frontier.h"
+#include "analyzer/judge/frontier/frontier.h"
 #include "analyzer/judge/patience.h"
 #include "analyzer/model/communicators.h"
 #include "analyzer/model/divergence/older_messages.h"

@@ -9,7 +9,7 @@
 #include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/detectors/hang/rank_lines.h"
 #include "analyzer/detectors/run/summary.h"
-#include "analyzer/judge/frontier.h"
+#include "analyzer/judge/frontier/frontier.h"
 #include "analyzer/model/elapsed.h"
 #include "analyzer/thresholds.h"
 

@@ -8,7 +8,7 @@
 #include "analyzer/detectors/detectors.h"
 #include "analyzer/detectors/hang/hang_finding.h"
 #include "analyzer/detectors/trace/trace_finding.h"
-#include "analyzer/judge/frontier.h"
+#include "analyzer/judge/frontier/frontier.h"
 #include "analyzer/model/runs/elsewhere.h"
 #include "analyzer/reader/silent_inputs.h"
 

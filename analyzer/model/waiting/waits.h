@@ -138,7 +138,7 @@ struct FrontierStall {
 struct WaitGraph {
   std::vector<Wait> waits;  // by communicator, kind, sequence
   std::vector<Hang> hangs;  // by wait, fate
-  // From frontiers alone (judge/frontier.h): then `stalls` are all that there are.
+  // From frontiers alone (judge/frontier/frontier.h): then `stalls` are all that there are.
   bool by_frontier = false;
   // Calls at frontiers that differ and of which Run::divergences has nothing: they follow there.
   std::vector<Divergence> divergences = {};
