@@ -141,21 +141,10 @@ bool is_seen_to_move(const Run& run, const RankState& state) {
          !is_around_its_poll(run, state, *thread);
 }
 
-// A signal may end a sleep early, and then it sleeps again, too: that only delays the verdict.
-bool is_seen_to_sleep_again(const Run& run, const RankState& state) {
-  const ThreadNow* const thread = seen_outside(run, state);
-  const std::optional<Activity> activity = activity_of(run, state);
-  return trace_of(run, state).running_now == true && thread != nullptr && thread->steady &&
-         thread->ran && thread->waiting == Waiting::kSleep && activity &&
-         elapsed(activity->time, known_until(run, state)) < kSleepsPatience;
-}
-
 TimeNs patience_with(const Run& run, const RankState& awaited, const Wait& wait) {
   const bool is_at_work = is_working(run, awaited) || is_seen_to_move(run, awaited);
-  const TimeNs own = is_at_work                             ? kWorkingPatience
-                     : is_seen_to_sleep_again(run, awaited) ? kSleepsPatience
-                                                            : 0;
-  return std::max({own, run.hang_after, twice(longest_wait_before(run, wait))});
+  const TimeNs least = is_at_work ? std::max(kWorkingPatience, run.hang_after) : run.hang_after;
+  return std::max(least, twice(longest_wait_before(run, wait)));
 }
 
 }  // namespace traintrace

@@ -14,13 +14,9 @@ TimeNs longest_wait_before(const Run& run, const Wait& wait);
 // stuck.
 bool is_seen_to_move(const Run& run, const RankState& state);
 
-// Somebody looked at it, and it slept at one place both times, but not in one sleep: each ended, so
-// it polls something, or works with pauses.  False once it has called nothing for a minute.
-bool is_seen_to_sleep_again(const Run& run, const RankState& state);
-
 // For that rank, alive, in that operation.  --hang-after; or twice what was waited there before;
-// or a minute, while it sleeps again and again; or, while it still gives its GPU work or its host
-// is seen to move, for as long as PyTorch lets a collective take.
+// or, while it still gives its GPU work or its host is seen to move, for as long as PyTorch lets a
+// collective take.
 TimeNs patience_with(const Run& run, const RankState& awaited, const Wait& wait);
 
 }  // namespace traintrace

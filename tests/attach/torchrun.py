@@ -94,14 +94,10 @@ def check_answer(kind, answer):
     if kind == "none":
         check(finding["code"] == "run.in-progress" and not finding["culprits"], "none: blames", finding)
         return
-    if kind == "slow" and finding["code"] == "run.in-progress":  # it goes on after each sleep
-        check(not finding["culprits"], "slow: blames", finding)
-        check((finding["where"][0]["rank"], finding["where"][0]["line"]) == (CULPRIT, line_where(kind)), "slow: where", finding)
-        return
     check(finding["culprits"] == [CULPRIT], f"{kind}: culprits", finding)
-    if kind == "slow":  # it computed in one of the samples, which an endless loop does, too
+    if kind == "slow":  # it moves: late, as far as can be said
         check(finding["code"] in ("host.stuck", "collective.missing-rank"), "slow: verdict", finding)
-        check(finding["certainty"] != "proof", "slow: a proof", finding)
+        check(finding["code"] != "host.stuck" or finding["certainty"] != "proof", "slow: a proof", finding)
         return
     check(finding["code"] == "host.stuck", f"{kind}: verdict", finding)
     check(finding["where"][0]["line"] == line_where(kind), f"{kind}: where", finding)

@@ -267,49 +267,31 @@ void tell_young_stall(const Run& run, const Stall& stall, Finding& finding) {
                        : "look at what it does now (traintrace attach), or analyze again later";
 }
 
-// "works at save.py:61 in write_shard", "sleeps again and again at .."
-std::string going_on_text(const Run& run, const RankState& state) {
-  const auto place = place_now(*seen_outside(run, state), state.rank);
-  return fmt::format("{}{}",
-                     is_seen_to_sleep_again(run, state) ? "sleeps again and again" : "works",
-                     place ? " at " + place_text(*place) : "");
-}
-
-const char* going_on_meaning(const Run& run, const RankState& state) {
-  return is_seen_to_sleep_again(run, state)
-             ? "it goes on after each sleep: it may be slow, or wait for what never comes"
-             : "it moved between the samples: slow, not stuck";
-}
-
-const char* going_on_advice(const Run& run, const RankState& state) {
-  return is_seen_to_sleep_again(run, state)
-             ? "look at what that loop waits for, and look again in a minute"
-             : "look again later. If that work may take long, give the process group a time limit "
-               "that it fits in";
-}
-
-// Who keeps the others waiting for long, and was seen to move or to sleep again meanwhile.
+// Who keeps the others waiting for long, and was seen to move meanwhile.
 void tell_who_moves(const Run& run, Finding& finding) {
   for (const Wait& wait : run.waits.waits) {
     const auto at_work =
         std::find_if(wait.awaited.begin(), wait.awaited.end(), [&](const Awaited& awaited) {
           const RankState* const state = state_of(run, awaited.rank);
-          return !awaited.entered && state != nullptr &&
-                 (is_seen_to_move(run, *state) || is_seen_to_sleep_again(run, *state));
+          return !awaited.entered && state != nullptr && is_seen_to_move(run, *state);
         });
     if (at_work == wait.awaited.end()) {
       continue;
     }
-    const RankState& state = *state_of(run, at_work->rank);
-    finding.title = fmt::format("{}: rank {} {}, and {} rank{} wait{} for it in {}, for {}; {}",
-                                state_text(run), state.rank.value, going_on_text(run, state),
-                                wait.waiters.size(), wait.waiters.size() == 1 ? "" : "s",
-                                wait.waiters.size() == 1 ? "s" : "", operation_text(run, wait),
-                                seconds(sides_of(wait).waited), going_on_meaning(run, state));
-    if (const auto place = place_now(*seen_outside(run, state), state.rank)) {
+    const Rank rank = at_work->rank;
+    const auto place = place_now(*seen_outside(run, *state_of(run, rank)), rank);
+    finding.title = fmt::format(
+        "{}: rank {} works{}, and {} rank{} wait{} for it in {}, for {}; it moved between the "
+        "samples: slow, not stuck",
+        state_text(run), rank.value, place ? " at " + place_text(*place) : "", wait.waiters.size(),
+        wait.waiters.size() == 1 ? "" : "s", wait.waiters.size() == 1 ? "s" : "",
+        operation_text(run, wait), seconds(sides_of(wait).waited));
+    if (place) {
       finding.where.push_back(*place);
     }
-    finding.advice = going_on_advice(run, state);
+    finding.advice =
+        "look again later. If that work may take long, give the process group a time limit that "
+        "it fits in";
     return;
   }
 }

@@ -144,7 +144,7 @@ bool is_at_work_itself(const Run& run, const RankState& state) {
 // It has called something a short while ago; if it is in there still, then for work of its own.
 // Or somebody saw that its host goes on.
 bool is_moving(const Run& run, const RankState& state) {
-  if (is_seen_to_move(run, state) || is_seen_to_sleep_again(run, state)) {
+  if (is_seen_to_move(run, state)) {
     return true;
   }
   const auto activity = activity_of(run, state);
