@@ -49,7 +49,7 @@ TEST(Grouping, OneCommunicatorIsOneRun) {
 }
 
 CommunicatorText& grow(ProcessTrace& trace, uint64_t id, uint64_t parent, uint64_t hash) {
-  add_communicator(trace, id, 0, 4);
+  add_communicator(trace, id, trace.pid, 4);
   CommunicatorText& grown = trace.communicators.back();
   grown.origin = format::kGrow;
   grown.parent = parent;
@@ -60,7 +60,7 @@ CommunicatorText& grow(ProcessTrace& trace, uint64_t id, uint64_t parent, uint64
 
 void split_of(ProcessTrace& trace, uint64_t parent) {
   const uint64_t id = format::nccl_child_hash(parent, 1, 3);
-  add_communicator(trace, id, 0, -1);
+  add_communicator(trace, id, trace.pid, -1);
   CommunicatorText& child = trace.communicators.back();
   child.origin = format::kSplit;
   child.parent = parent;
