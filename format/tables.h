@@ -101,16 +101,16 @@ inline constexpr int kCheckpoints = 16;
 inline constexpr uint64_t kCheckpointEvery = 256;
 
 struct Communicator {
-  uint32_t used;       // 1 once the element is whole
-  uint32_t origin;     // CommunicatorOrigin
-  uint64_t id;         // equal on all ranks, different for different communicators (docs/format.md)
-  uint64_t handle;     // ncclComm_t; 0 until known and after it was destroyed
-  uint64_t parent;     // id of the parent of a split, shrink or growth, else 0
+  uint32_t used;    // 1 once the element is whole
+  uint32_t origin;  // CommunicatorOrigin
+  uint64_t id;      // equal on all ranks, different for different communicators (docs/format.md)
+  uint64_t handle;  // ncclComm_t; 0 until known and after it was destroyed
+  uint64_t parent;  // id of the parent of a split, shrink or growth, else 0
   // NCCL's own commHash, to join with its logs and RAS; 0 if not derivable.  Of kGrow the hash of
   // the unique id that makes it, where this rank was given it: joins those with and without parent.
   uint64_t nccl_hash;
-  int32_t size;        // -1: not known
-  int32_t rank;        // rank of this process within it; -1: not known
+  int32_t size;  // -1: not known
+  int32_t rank;  // rank of this process within it; -1: not known
   int32_t device;
   int32_t color;           // split
   int32_t key;             // split

@@ -1,4 +1,5 @@
-// uses: interpose/keeper/detached_program.cc interpose/base/bare_thread.cc interpose/calls/elf_next.cc interpose/base/files.cc
+// uses: interpose/keeper/detached_program.cc interpose/base/bare_thread.cc
+// uses: interpose/calls/elf_next.cc interpose/base/files.cc
 // uses: interpose/stacks/loader_walk.cc
 // Programs that the tracer starts from a job: they are no children of it, and it knows that they
 // began.
