@@ -179,7 +179,10 @@ std::vector<int64_t> equal_parts_of(std::span<const GpuWork> work) {
       kernels.push_back(each.start_ns);
     }
   }
-  std::vector<int64_t> starts = {work.front().start_ns};
+  std::vector<int64_t> starts;
+  if (!work.empty()) {
+    starts.push_back(work.front().start_ns);
+  }
   for (size_t part = 1; part < kStretches && !kernels.empty(); ++part) {
     starts.push_back(std::max(starts.back(), kernels[kernels.size() * part / kStretches]));
   }
@@ -253,8 +256,9 @@ void add_steps(const Timeline& timeline, int number, DeviceProfile& device) {
   device.loop = device.window;
   if (!device.step_starts.empty()) {
     device.loop_start_ns = device.step_starts.front();
-    device.loop.begin_ns =
-        std::clamp(*device.loop_start_ns, device.window.begin_ns, device.window.end_ns);
+    if (*device.loop_start_ns < device.window.end_ns) {  // else no work is known to be of the loop
+      device.loop.begin_ns = std::max(*device.loop_start_ns, device.window.begin_ns);
+    }
   }
 }
 

@@ -184,8 +184,8 @@ void slow_device(const Job& job, bool culprit) {
   gradients(job);
   if (culprit) {
     void* much = nullptr;
-    CUDA_CHECK(cudaMalloc(&much, 64 << 20));
-    CUDA_CHECK(cudaMemsetAsync(much, 0, 64 << 20, job.stream));
+    CUDA_CHECK(cudaMalloc(&much, 32 << 20));
+    CUDA_CHECK(cudaMemsetAsync(much, 0, 32 << 20, job.stream));
   }
   wait_for(job.stream);
 }

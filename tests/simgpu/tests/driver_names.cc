@@ -34,7 +34,7 @@ TEST(Names, EveryNameOfTheVendorsListIsExported) {
   for (std::string name; std::getline(list, name); ++count) {
     EXPECT_NE(nullptr, exported(name.c_str())) << name;
   }
-  EXPECT_EQ(637, count);
+  EXPECT_EQ(637 + 2, count);  // two of CUDA 13.2
 }
 
 TEST(Names, OldVersionsGiveOldSymbols) {
