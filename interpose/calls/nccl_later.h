@@ -6,6 +6,7 @@
 #include <nccl.h>
 
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 29, 0)
+// NOLINTBEGIN(readability-identifier-naming): NCCL's names
 extern "C" {
 // Of the communicator that is to grow, for the ranks that join it.
 ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId* uniqueId);
@@ -23,4 +24,5 @@ ncclResult_t pncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniq
 ncclResult_t pncclCommSuspend(ncclComm_t comm, int flags);
 ncclResult_t pncclCommResume(ncclComm_t comm);
 }
+// NOLINTEND(readability-identifier-naming)
 #endif

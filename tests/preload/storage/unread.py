@@ -42,7 +42,7 @@ class Job:
         self.counts = storage.Counts(stack.enter_context(storage.empty_folder("/dev/shm")))
         self.trace = stack.enter_context(storage.empty_folder()) / "trace"
         self.begun = time.monotonic()
-        settings = {**SAYS, "SIMGPU_NODE": self.trace, "LD_LIBRARY_PATH": BUILD / "simgpu", **settings}
+        settings = {**SAYS, "STORAGE_JOB_ALLOCATES": 1, "SIMGPU_NODE": self.trace, "LD_LIBRARY_PATH": BUILD / "simgpu", **settings}
         arguments = [storage.JOB, "work", self.counts.path, str(seconds), "2", "500", "7"]
         self.job = subprocess.Popen(arguments, env=storage.environment(self.trace, **settings), stdout=subprocess.PIPE, stderr=stderr, text=True)
         stack.callback(self.job.kill)

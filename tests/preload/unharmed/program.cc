@@ -29,7 +29,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using unharmed::become_nobody;
 using unharmed::call;
 using unharmed::calls;
 using unharmed::g_copies;
