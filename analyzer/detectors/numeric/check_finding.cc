@@ -76,6 +76,17 @@ bool is_of_gradients(const Checks& checks, const CheckedBucket& bucket) {
   return is_sum(first) && is_real(first.type) && first.count * first.parts > kFewestElements;
 }
 
+std::map<uint32_t, std::vector<const CheckedBucket*>> gradient_buckets(const Checks& checks) {
+  std::map<uint32_t, std::vector<const CheckedBucket*>> of_communicator;
+  for (const CheckedBucket& bucket : checks.buckets) {
+    if (is_of_gradients(checks, bucket)) {
+      const Check& check = checks.all[checks.operations[bucket.operations.front()].first];
+      of_communicator[check.communicator].push_back(&bucket);
+    }
+  }
+  return of_communicator;
+}
+
 int64_t compared_count(const Checks& checks, const Check& like) {
   return std::count_if(checks.operations.begin(), checks.operations.end(),
                        [&](const CheckedOperation& operation) {

@@ -1,6 +1,7 @@
 // What findings about checked operations have in common (numbers/checks.h).
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,6 +39,8 @@ std::vector<RankTally> complete_inputs(const Run& run, const Checks& checks,
 
 // Sums of many real numbers, as gradients are.
 bool is_of_gradients(const Checks& checks, const CheckedBucket& bucket);
+// Those, by communicator.
+std::map<uint32_t, std::vector<const CheckedBucket*>> gradient_buckets(const Checks& checks);
 
 // How many operations of that communicator and sort agree, so that they were compared.
 int64_t compared_count(const Checks& checks, const Check& like);

@@ -188,16 +188,9 @@ Finding of_all_ranks(const Run& run, const Checks& checks, const std::vector<Equ
 
 std::vector<Finding> find_same_gradients(const Run& run, const Numbers& numbers) {
   const Checks& checks = numbers.checks;
-  std::map<uint32_t, Buckets> of_communicator;
-  for (const CheckedBucket& bucket : checks.buckets) {
-    if (is_of_gradients(checks, bucket)) {
-      const Check& check = checks.all[checks.operations[bucket.operations.front()].first];
-      of_communicator[check.communicator].push_back(&bucket);
-    }
-  }
   std::vector<Finding> findings;
   std::vector<EqualGradients> of_all;
-  for (const auto& [number, buckets] : of_communicator) {
+  for (const auto& [number, buckets] : gradient_buckets(checks)) {
     const Communicator& communicator = run.communicators[number];
     for (EqualGradients& equal : equal_gradients(run, checks, communicator, buckets)) {
       if (equal.of_all) {

@@ -127,15 +127,8 @@ Finding stuck_finding(const Run& run, const Checks& checks, const StuckTail& tai
 
 std::vector<Finding> find_stuck_gradients(const Run& run, const Numbers& numbers) {
   const Checks& checks = numbers.checks;
-  std::map<uint32_t, std::vector<const CheckedBucket*>> of_communicator;
-  for (const CheckedBucket& bucket : checks.buckets) {
-    if (is_of_gradients(checks, bucket)) {
-      const Check& check = checks.all[checks.operations[bucket.operations.front()].first];
-      of_communicator[check.communicator].push_back(&bucket);
-    }
-  }
   std::vector<Finding> findings;
-  for (const auto& [communicator, buckets] : of_communicator) {
+  for (const auto& [communicator, buckets] : gradient_buckets(checks)) {
     std::optional<StuckTail> longest;
     for (const CheckedBucket* const bucket : buckets) {
       const auto tail = stuck_tail(run, checks, *bucket);

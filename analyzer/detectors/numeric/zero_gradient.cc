@@ -193,15 +193,8 @@ Finding zero_finding(const Run& run, const Numbers& numbers, const ZeroTails& al
 
 std::vector<Finding> find_zero_gradients(const Run& run, const Numbers& numbers) {
   const Checks& checks = numbers.checks;
-  std::map<uint32_t, std::vector<const CheckedBucket*>> of_communicator;
-  for (const CheckedBucket& bucket : checks.buckets) {
-    if (is_of_gradients(checks, bucket)) {
-      const Check& check = checks.all[checks.operations[bucket.operations.front()].first];
-      of_communicator[check.communicator].push_back(&bucket);
-    }
-  }
   std::vector<Finding> findings;
-  for (const auto& [communicator, buckets] : of_communicator) {
+  for (const auto& [communicator, buckets] : gradient_buckets(checks)) {
     std::map<Rank, std::vector<ZeroTail>> of_rank;
     for (const CheckedBucket* const bucket : buckets) {
       if (const auto tail = zero_tail(run, checks, *bucket)) {
